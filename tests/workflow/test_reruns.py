@@ -67,7 +67,7 @@ def test_dates_and_lost_data_compute_nothing_and_another_figure_only_its_drawing
             os.utime(path, (later, later))
     shutil.rmtree(campaign.folder / "results/data")
     assert campaign.scheduled() == {}
-    append(campaign, "figures/learning/loss.py", "# changed")
+    append(campaign, "drawing/figures/loss.py", "# changed")
     assert campaign.scheduled() == {"draw_figure": ["loss"]}
 
 

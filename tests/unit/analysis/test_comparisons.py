@@ -1,4 +1,4 @@
-"""comparing: which runs are compared with which, and what the table says of them."""
+"""comparisons: which runs are compared with which, and what the table says of them."""
 
 import math
 from types import SimpleNamespace

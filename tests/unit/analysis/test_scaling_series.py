@@ -1,4 +1,4 @@
-"""scaling: which runs are compared, with which base; their table and their figure agree."""
+"""scaling_series: which runs are compared, with which base; their table and their figure agree."""
 
 import dataclasses
 import math

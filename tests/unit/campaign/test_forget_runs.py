@@ -1,4 +1,4 @@
-"""forgetting: which results are forgotten, and the programs that forget and try again."""
+"""forget_runs: which results are forgotten, and the commands that forget and try again."""
 
 import json
 import subprocess

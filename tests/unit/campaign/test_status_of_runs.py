@@ -1,4 +1,4 @@
-"""campaign: how a study stands, before, while and after it is computed."""
+"""status: how a study stands, before, while and after it is computed."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""kubernetes_job: the manifests are what Kubernetes accepts, and say what a run needs."""
+"""write_kubernetes_job: the manifests are what Kubernetes accepts, and say what a run needs."""
 
 import json
 import shlex

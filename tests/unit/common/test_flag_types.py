@@ -1,4 +1,4 @@
-"""flag_types and options: numbers of command lines, and options as a config has them."""
+"""command_line and options: numbers of command lines, and options as a config has them."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""host_lists: names of nodes become one list and come back; expand_hosts alone: test_cluster."""
+"""networks: names of nodes become one list and come back; trainer/test_cluster.py has others."""
 
 import re
 

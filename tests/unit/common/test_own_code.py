@@ -1,4 +1,4 @@
-"""own_code and installation: paths of our files, missing packages, and which version this is."""
+"""own_code: paths of our files, missing packages, and which version this is."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""terminal and progress: no control characters, and how far long work is."""
+"""terminal: no control characters, and how far long work is."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""arrays: records from arrays, and values that conversion would change silently."""
+"""sources: records from arrays, and values that conversion would change silently."""
 
 import types
 

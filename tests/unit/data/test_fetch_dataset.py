@@ -1,4 +1,4 @@
-"""fetching: files staged by hand, accepted terms, and machines without network."""
+"""fetch_dataset: files staged by hand, accepted terms, and machines without network."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""texts: sequences of tokens in pieces, and the generated text."""
+"""sources: sequences of tokens in pieces, and the generated text."""
 
 import hashlib
 import json

@@ -261,6 +261,17 @@ def test_every_file_of_ours_that_a_page_names_is_there():
         assert set(re.findall(r"`(\w+\.py)\b", prose(page))) <= there, named(page)
 
 
+def test_every_test_that_keeps_a_promise_is_there():
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    (table,) = re.findall(r"^\| Promise \| Tests \|\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    for row in table.splitlines()[1:]:
+        folder = REPOSITORY / "tests"
+        for name in re.findall(r"`([\w./]+)`", row.split("|")[2]):
+            path = REPOSITORY / "tests" / name if "/" in name else folder / name
+            assert path.exists(), name
+            folder = path.parent
+
+
 # ---- Configs ----------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""cuda_drivers and make_environment: environments that need a newer driver, and their making."""
+"""make_image: environments that need a newer driver, and their making."""
 
 import json
 import subprocess

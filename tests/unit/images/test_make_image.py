@@ -1,4 +1,4 @@
-"""make_image and see_images: how images are made, what is refused, and what could not be made."""
+"""make_image: how images are made, what is refused, and what could not be made."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""site: which runs a machine cannot do, and why."""
+"""skipping: which runs a machine cannot do, and why."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""disturbances: what others used beside a run, in words, where it was too much."""
+"""Disturbances: what others used beside a run, in words, where it was too much."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""epochs: throughput by the clock of the log, without step times or the batch."""
+"""Epochs: throughput by the clock of the log, without step times or the batch."""
 
 from types import SimpleNamespace
 

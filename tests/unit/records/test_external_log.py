@@ -1,4 +1,4 @@
-"""external_log: the record of another program's run: copies, use, account, metrics."""
+"""parse_run: the record of another program's run: copies, use, account, metrics."""
 
 import dataclasses
 

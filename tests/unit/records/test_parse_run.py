@@ -1,4 +1,4 @@
-"""parsing: from logs to summaries, with what must hold of their numbers."""
+"""parse_run: from logs to summaries, with what must hold of their numbers."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""provenance: what a record says of the dlbench that trained its run."""
+"""run_record: what a record says of the dlbench that trained its run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""records: which are believed, and what is to be done for the others."""
+"""run_record: which are believed, and what is to be done for the others."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""batch_tries: what searches for largest batches tried, as a table beside that of runs."""
+"""collect_runs: what searches for largest batches tried, as a table beside that of runs."""
 
 from dlbench.results import collect_runs
 from dlbench.tables import parquet_files, table_columns

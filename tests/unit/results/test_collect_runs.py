@@ -1,4 +1,4 @@
-"""collecting: the tables of a study, from logs that were written and records that were read."""
+"""collect_runs: the tables of a study, from logs that were written and records that were read."""
 
 import csv
 import json

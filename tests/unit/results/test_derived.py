@@ -1,4 +1,4 @@
-"""derived: energy per image, time to accuracy, the clock and the steps, real and synthetic."""
+"""Derived numbers: energy an image, time to accuracy, the clock, real and synthetic."""
 
 import math
 

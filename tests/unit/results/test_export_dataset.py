@@ -1,4 +1,4 @@
-"""dataset_export: one dataset of all runs, which pyarrow, pandas, polars and DuckDB read alike."""
+"""export_runs: one dataset of all runs, which pyarrow, pandas, polars and DuckDB read alike."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""exporting: the runs table of what is there, while other runs are missing."""
+"""export_runs: the runs table of what is there, while other runs are missing."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""published: files of published numbers, and our own beside them."""
+"""published_beside_own: files of published numbers, and our own beside them."""
 
 import csv
 from pathlib import Path

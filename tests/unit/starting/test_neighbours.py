@@ -1,7 +1,4 @@
-"""neighbours: what others used beside a run, from a kernel's files that were written here.
-
-tests/unit/starting/test_neighbours_watching.py has real neighbours.
-"""
+"""neighbours: what others used beside a run, from a kernel's files, and real ones."""
 
 import dataclasses
 import json

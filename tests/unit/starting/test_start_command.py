@@ -1,4 +1,4 @@
-"""starting: the whole command of a run, its launcher outside and its runtime inside."""
+"""start_command: the whole command of a run, its launcher outside and its runtime inside."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""start_run.py and dlbench.supervisor, with real trainers."""
+"""start_run and supervisor, with real trainers."""
 
 import json
 import os

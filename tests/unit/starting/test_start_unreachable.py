@@ -1,4 +1,4 @@
-"""loopback: a network of a run's own, which nobody else reaches, where the kernel lets us."""
+"""start_unreachable: a run's own network, which nobody else reaches, where the kernel lets us."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""starting: the variables of a run reach its launcher, its container and each of its processes."""
+"""Variables of a run reach its launcher, its container and each of its processes."""
 
 import dataclasses
 import json

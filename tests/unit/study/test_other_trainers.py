@@ -1,4 +1,4 @@
-"""external: what another program is told, what its result depends on, and what is refused."""
+"""other_trainers: what another program is told, what its result depends on, and what is refused."""
 
 import dataclasses
 import sys

@@ -1,4 +1,4 @@
-"""tables: explicit schemas, versions, and the same bytes each time."""
+"""parquet_files: explicit schemas, versions, and the same bytes each time."""
 
 import csv
 import re

@@ -350,7 +350,7 @@ def by_field(
     """The Contrasts of each field, their p adjusted for all of them.
 
     Args:
-        runs, sentinels: rows of the tables of these names.
+        runs, sentinels: rows of the runs table.
         left_out: fields that are left out, since the config has them compared.
         margin: of equivalence.
     """

@@ -132,7 +132,7 @@ def all_series(
 
     Args:
         rows: rows of the runs table; nan stands for an absent value.
-        sentinels: rows of the table of sentinels.
+        sentinels: rows of sentinels.
         margin: within which drift between sessions is equivalent to none.
     """
     drifts = drift.Drift(rows, sentinels, margin)
@@ -366,7 +366,7 @@ def speedup_rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = (
 
     Args:
         study: a Study.
-        runs, sentinels: rows of the tables of these names.
+        runs, sentinels: rows of the runs table.
     """
     return [
         row

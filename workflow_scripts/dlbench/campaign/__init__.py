@@ -2,5 +2,5 @@
 
 status.py reports the state of all runs, partial_results.py makes tables of finished ones, doctor.py
 finds damage, forget_runs.py forgets results, so that runs are trained again.
-Imports figures, results, plan and rooms below; command imports it.
+Imports results, plan and rooms below; command imports it.
 """

@@ -300,7 +300,7 @@ def _of_run(place, content):
         if isinstance(error, run_record.NewerVersion):
             advice = "update dlbench to at least the version that made it"
         elif is_sentinel(place.name):
-            kind, why = "sentinel", "it is left out of the table sentinels, and of the drift"
+            kind, why = "sentinel", "it is left out of the tables, and of the drift"
             advice = "no start trains it again: remove its folder"
         yield Problem(kind, str(place), str(error).replace(f"{place}/", ""), why, advice)
         return

@@ -3,6 +3,6 @@
 - importers/ has one file for each kind of log, found by its name; patterns/ has those that need no
   Python.
 - baseline_importers/ has one for each kind of log with measurements of a machine (baselines).
-- The programs use import_logs, import_baselines, kinds and train_external; no other room imports
-  this one.
+- Programs and command use import_logs, import_baselines, kinds and train_external; no other room
+  imports this one.
 """

@@ -167,7 +167,7 @@ def _read(run, place):
 
 
 def _print_left_out(run, why):
-    print(f"{run.label()}: left out of the table sentinels: {why}", file=sys.stderr)
+    print(f"{run.label()}: left out of the tables: {why}", file=sys.stderr)
 
 
 def _none(why):

@@ -112,7 +112,8 @@ def facts(
     """(term, text) of what was measured and on what, as far as it is known.
 
     Args:
-        runs, sentinels, drift: rows of these tables.
+        runs, sentinels: rows of the runs table.
+        drift: rows of that of drift.
         conditions: of the runs, from report_tables.conditions.
         spent_s: seconds of each part of all runs together (dlbench/records/account.py).
     """

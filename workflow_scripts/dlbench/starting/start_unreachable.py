@@ -29,7 +29,7 @@ PROGRAM = Path(__file__).parents[2] / "start_unreachable.py"
 def enter() -> None:
     """Move this process, and all that it will start, into a new network namespace.
 
-    User and group ids stay; without root it is done in a new user namespace. host_name.host() still
+    User and group ids stay; without root it is done in a new user namespace. hardware.host() still
     returns the machine's name. Raises OSError: the kernel refuses it.
     """
     user, group = os.geteuid(), os.getegid()

@@ -11,7 +11,7 @@ nothing is trained twice when the target changes: a narrower one only trains fur
 
 Intervals are those of dlbench/analysis/estimates.py: Student's t on logarithms, 95 %. Because
 repeats stop at the first narrow interval, the intervals cover somewhat less than 95 %
-(tests/unit/study/test_repeats.py measures by how much).
+(tests/unit/study/test_goals.py measures by how much).
 
 Runs inside images too, so it needs the standard library only.
 """

@@ -41,16 +41,17 @@ Made by `workflow_scripts/write_reference_pages.py` from the first lines of prog
 ## Commands
 
 What users start is one command, `dlbench`: [docs/commands.md](../docs/commands.md) has all, and
-[dispatch.py](dlbench/command/dispatch.py) finds their functions. Some of them rules start, too, as
-`python workflow_scripts/dlbench COMMAND`, which needs nothing installed. Options have the same name
-everywhere: `--configfile` for the study, `--output` for what is written, `--json` for programs.
+[dispatch.py](dlbench/command/dispatch.py) finds their functions. Rules start some of them, and
+those that `--help` does not list, as `python workflow_scripts/dlbench COMMAND`. Options have the
+same name everywhere: `--configfile` for the study, `--output` for what is written, `--json` for
+programs.
 """
 PROGRAMS_HEAD = """## Programs by topic
 
 What rules and other programs start, also under another Python than the workflow's; train.py people
 start as well, to try a model, and write_reference_pages.py those who change the code. Each says
-with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`; its tests are in the folder
-of that room in `tests/unit`.
+with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`, and what draw_figure.py does
+is in `dlbench/drawing/figures/`; tests are in the folder of that room in `tests/unit`.
 """
 ROOMS_HEAD = """## Rooms by floor
 

@@ -10,8 +10,8 @@ and, where the process samples its node (local rank 0 does), of the whole node:
     node_memory_available_bytes   what can be allocated without swapping
     load_average_1min
     package_energy_j              of all processors since the first sample, where RAPL is readable
-    dram_energy_j                 of their memory, where that is counted (rapl.py)
-and, where it uses GPUs, `gpus`, one entry a GPU in the order they were given (gpu_readings.py).
+    dram_energy_j                 of their memory, where that is counted (dlbench/machine/energy.py)
+and, where it uses GPUs, `gpus`, one entry a GPU in the order given (dlbench/machine/gpus.py).
 
 A value that cannot be read is None, and the next sample tries again. Children of the process (data
 loading workers) count for the node, not for the process.
@@ -60,7 +60,7 @@ class Sampler:
     Args:
         log: gets the samples; its `now()` is in seconds.
         interval_s: seconds between samples, above 0.
-        gpus: NVML selectors of the GPUs this process uses, as `gpu_readings.visible_gpus` says.
+        gpus: NVML selectors of the GPUs this process uses, as `gpus.visible_gpus` says.
         node: whether to sample the node as a whole too.
         clock: monotonic seconds, for the schedule, CPU shares and integrated power.
         powercap: the folder in which Linux shows the counters of RAPL.

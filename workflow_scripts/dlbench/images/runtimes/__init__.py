@@ -10,7 +10,7 @@ and, if it does:
     form(options): the name of the form to which the runtime needs an image converted. Runs with
         different options may share a form.
     prepare(image, folder, options, gpus): commands that make this form of an Image
-        (dlbench/images/make_image.py) in `folder`.
+        (dlbench/images/image.py) in `folder`.
     prepared(image, folder, options): the name or path of the form, for Container.image.
     command(container, program): the command that runs `program`, a list, in a Container.
     cleanup(container): the command that ends leftover processes of a Container, or None.

@@ -1,4 +1,4 @@
 """Training with JAX and Keras 3; models are those of keras/, the folder beside this one.
 
-The trainer uses engine.py. Strategies and losses are plugins. TensorFlow is not needed.
+The trainer uses engine.py. Strategies are plugins. TensorFlow is not needed.
 """

@@ -1,4 +1,4 @@
 """Training with PyTorch, without Keras; the models are those of the folder `models`.
 
-The trainer uses engine.py. Strategies, losses and models are plugins.
+The trainer uses engine.py. Strategies and models are plugins.
 """

@@ -1,4 +1,4 @@
 """Training with TensorFlow and Keras 3; models are those of keras/, the folder beside this one.
 
-The trainer uses engine.py. Strategies and losses are plugins.
+The trainer uses engine.py. Strategies are plugins.
 """
