@@ -98,12 +98,11 @@ def test_priorities_follow_the_order_which_is_another_one_with_another_seed(plan
 
 def test_the_command_of_a_run_survives_the_shell(plan):
     (run_id,) = (id for id in plan.runs if id.startswith("lenet5-digits-b16") and "-r2-" in id)
-    arguments = run_command.start_run_arguments(plan, run_id, attempt=1)
+    arguments = run_command.start_run_arguments(plan, run_id)
     separator = arguments.index("--")
     flags = arguments[:separator]
     trainer = plan.runs[run_id].command(arguments[separator + 1 :])
     assert '--spec={"batch_per_device": 16, "dataset": "digits"' in flags[0]
-    assert "--attempt=1" in flags
     assert trainer[:2] == ["envs/train/.venv/bin/python", "workflow_scripts/train.py"]
     assert trainer[trainer.index("--repeat") + 1] == "2"
     assert trainer[trainer.index("--data") + 1] == "results/data/digits"
@@ -138,7 +137,7 @@ def test_no_secret_of_a_command_is_in_what_rules_keep(plan):
 
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):
     for number, run in enumerate(plan.study.runs, 1):
-        assert f"--position={number}/8" in run_command.start_run_arguments(plan, run.id, 1)
+        assert f"--position={number}/8" in run_command.start_run_arguments(plan, run.id)
 
 
 def test_data_is_needed_by_the_runs_that_read_it_only(plan):
@@ -156,7 +155,7 @@ def test_a_skipped_run_needs_nothing_and_its_reason_survives_the_shell(alone):
     assert positions == [(f"{number}/8", 8 - number) for number in range(1, 9)]
     for run_id, reason in plan.skipped.items():
         assert "--extra horovod" in reason
-        arguments = run_command.start_run_arguments(plan, run_id, attempt=1)
+        arguments = run_command.start_run_arguments(plan, run_id)
         assert f"--skip={reason}" in arguments[: arguments.index("--")]
         assert plan.training_inputs(run_id) == []
 
@@ -203,7 +202,7 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     assert again.remade == set()
     assert [id for id in again.runs if re.fullmatch(again.unread_pattern, id)] == [unread.id]
     assert again.inputs_of_trained(current.id) == again.training_inputs(current.id)
-    assert "--position=2/8" in run_command.start_run_arguments(again, unread.id, 1)
+    assert "--position=2/8" in run_command.start_run_arguments(again, unread.id)
 
 
 def test_runs_that_the_command_line_asks_for_count_as_runs_to_be_trained(plan):

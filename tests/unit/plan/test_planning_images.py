@@ -85,7 +85,7 @@ def test_a_run_in_a_container_is_told_its_form_and_binds(contained):
     binds = ["/my data:/in put:ro", "/scratch"]
     plan = contained({"train": {"source": "docker://x", "binds": binds}}, runtime="podman")
     (run,) = plan.study.runs
-    arguments = run_command.start_run_arguments(plan, run.id, attempt=1)
+    arguments = run_command.start_run_arguments(plan, run.id)
     flags = arguments[: arguments.index("--")]
     assert "--form=results/images/train/podman.json" in flags
     assert [word for word in flags if word.startswith("--bind")] == [f"--bind={b}" for b in binds]
@@ -151,7 +151,7 @@ def test_what_lies_elsewhere_is_seen_in_the_container(contained, tmp_path_factor
         adopted={"synthetic": stores.Store(elsewhere / "data", "digest")},
     )
     (run,) = plan.study.runs
-    arguments = run_command.start_run_arguments(plan, run.id, attempt=1)
+    arguments = run_command.start_run_arguments(plan, run.id)
     binds = [word.partition("=")[2] for word in arguments if word.startswith("--bind=")]
     assert binds == [str(models), str(elsewhere / "data"), str(disk)]
 

@@ -139,7 +139,7 @@ def test_a_repeat_waits_for_those_before_it_which_decide_whether_it_is_needed(ru
     assert not any(path.endswith("/run.json") for path in needed)
     before = [f"results/runs/{run.id}/run.json" for run in runs[:4]]
     assert [path for path in more if path.endswith("/run.json")] == before
-    assert "--unless=" in " ".join(run_command.start_run_arguments(plan, runs[4].id, 1))
+    assert "--unless=" in " ".join(run_command.start_run_arguments(plan, runs[4].id))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_interval_may_be_that_of_a_metric(runs):
 def test_a_metric_is_in_the_command_only_where_the_config_names_one(runs):
     finish(runs[0])
     commands = [
-        " ".join(run_command.start_run_arguments(planning.make_plan(made), runs[4].id, 1))
+        " ".join(run_command.start_run_arguments(planning.make_plan(made), runs[4].id))
         for made in (settings(), settings(metric="tokens_per_second"))
     ]
     assert ['"metric"' in command for command in commands] == [False, True]

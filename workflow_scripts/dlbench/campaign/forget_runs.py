@@ -129,9 +129,9 @@ def _forget_search(search_id):
         run_record.forget_in(record.parent)
 
 
-def workflows(folder: str | Path = ".") -> list[int]:
-    """The ids of Snakemake processes that run in a folder, on this machine."""
-    here = os.path.realpath(folder)
+def workflows() -> list[int]:
+    """The ids of Snakemake processes that run in this folder, on this machine."""
+    here = os.path.realpath(".")
     return [
         pid
         for pid, command, cwd, _ in processes()

@@ -99,8 +99,6 @@ def export(args: argparse.Namespace) -> None:
                 f"--output {args.output} is a folder, for all of the study: --status and --table "
                 "need a file that ends in .csv, .parquet or .json"
             )
-        from dlbench.results import export_runs as export_runs  # which takes a second
-
         export_runs.export_dataset(study, args.output)
     elif args.table == "coverage":
         export_runs.export_coverage(study, args.output)

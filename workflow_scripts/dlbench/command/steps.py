@@ -147,7 +147,7 @@ def add_see_images(parser: argparse.ArgumentParser) -> None:
 
 
 def see_images(args: argparse.Namespace) -> None:
-    """Report the images that could not be made or prepared; exit code 1 if there are any.
+    """Fail if images could not be made or prepared, and say why.
 
     The workflow goes on with the runs that do not need them.
     """

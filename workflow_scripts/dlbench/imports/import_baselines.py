@@ -49,7 +49,7 @@ def import_baselines(
         )
     contents = {}
     for candidates in kinds.candidates_by_folder(paths, lambda below: False):
-        for candidate in filter(lambda measurement: measurement.is_readable, candidates):
+        for candidate in filter(lambda each: each.is_readable, candidates):
             log = LogFile(candidate.path)
             for number, (kind, measurement) in enumerate(_measurements(log, fields)):
                 name = f"{kind}-{log.sha256[:10]}-{number}.json"

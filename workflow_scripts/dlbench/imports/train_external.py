@@ -433,7 +433,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
 
     Args:
         imported: the MergedRun (dlbench/imports/table_rows.py) of the logs.
-        program: a Ended.
+        program: an Ended.
         folder: of its logs.
         device_model: of the run, unless its log has it.
         relay: a logged_events.Relay, which may have written run_start, steps and evaluations.

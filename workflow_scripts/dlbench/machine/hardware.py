@@ -16,7 +16,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-HOST = "DLBENCH_HOST"  # variable with the name of the machine outside of that network
+HOST = "DLBENCH_HOST"  # variable with the machine's name, in a network of start_unreachable
+Value = TypeVar("Value")
+CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
+# Instruction sets of x86 and Arm that decide how fast matrices are multiplied.
+FEATURES = re.compile(
+    r"ssse3|sse4\w*|avx\w*|fma|f16c|amx\w*|bmi\d|popcnt|asimd\w*|sve\w*|sme(?!p)\w*|bf16|i8mm|fphp"
+)
+# Of the x86-64 psABI (1.0, section 3.1.1); each level needs those before it.
+LEVELS = {
+    2: {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
+    3: {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
+    4: {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+ARM = ("CPU implementer", "CPU part", "CPU variant", "CPU revision")  # Arm has no model name
 
 
 def host() -> str:
@@ -32,21 +45,6 @@ def short_host(name: str) -> str:
     """
     first = name.partition(".")[0]
     return name if first.isdecimal() else first
-
-
-Value = TypeVar("Value")
-CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
-# Instruction sets of x86 and Arm that decide how fast matrices are multiplied.
-FEATURES = re.compile(
-    r"ssse3|sse4\w*|avx\w*|fma|f16c|amx\w*|bmi\d|popcnt|asimd\w*|sve\w*|sme(?!p)\w*|bf16|i8mm|fphp"
-)
-# Of the x86-64 psABI (1.0, section 3.1.1); each level needs those before it.
-LEVELS = {
-    2: {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
-    3: {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
-    4: {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
-}
-ARM = ("CPU implementer", "CPU part", "CPU variant", "CPU revision")  # Arm has no model name
 
 
 class Files:

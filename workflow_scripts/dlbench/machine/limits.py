@@ -8,7 +8,7 @@ none, None if it is not known.
 import math
 import os
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -61,13 +61,13 @@ def usable_cores(files: Files | None = None) -> tuple[int, float | None]:
     return cores, None
 
 
-def usable_threads(environ: Mapping[str, str] = os.environ) -> int:
+def usable_threads() -> int:
     """How many threads or workers are worth starting.
 
     This is the process's share of cores if it was bound near its GPU, else all CPUs that it may
     use.
     """
-    return int(environ.get(THREADS, 0)) or len(os.sched_getaffinity(0))
+    return int(os.environ.get(THREADS, 0)) or len(os.sched_getaffinity(0))
 
 
 def throttle_files(files: Files) -> list[str]:

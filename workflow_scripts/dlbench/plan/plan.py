@@ -31,12 +31,20 @@ from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 from dlbench.tables import cells
 
-
-def unfinished_session() -> list[str]:
-    """The id of the last session, if not all of its runs have their records."""
-    session = sessions.current()
-    is_open = session and not sessions.done_file(session["id"]).exists()
-    return [session["id"]] if session and is_open else []
+RECORDS_LIST = "results/records.sha256"
+RUNS_TABLE = Path("results/tables/runs.csv")
+ATTEMPTS = 2  # a run that fails for a reason that may pass is tried once more
+TO_DO = {
+    State.MISSING: "to train",
+    State.STALE: "to train again",
+    State.DAMAGED: "to train again, its logs put aside",
+    State.UNREAD: "to read again from the log",
+}
+FAILURE_MESSAGE = (
+    "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
+    "`{status}`, with the same --configfile, shows the state of each run."
+)
+MAX_REASONS = 8  # on the screen
 
 
 @dataclass(frozen=True)
@@ -83,62 +91,6 @@ class SessionFiles:
     @functools.cached_property
     def _earlier_lists(self):
         return sessions.lists_of_remade()
-
-
-RECORDS_LIST = "results/records.sha256"
-
-
-def unlisted(run_ids: Iterable[str]) -> list[str]:
-    """The runs whose records are not in the list, or have changed since it was written."""
-    try:
-        listed_ns = os.stat(RECORDS_LIST).st_mtime_ns
-        lines = Path(RECORDS_LIST).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return list(run_ids)
-    listed = {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
-
-    def is_listed(path):
-        is_older = os.stat(path).st_mtime_ns < listed_ns
-        return is_older or listed.get(str(path)) == files.sha256(path)
-
-    return [key for key in run_ids if not is_listed(run_record.folder(key) / "run.json")]
-
-
-RUNS_TABLE = Path("results/tables/runs.csv")
-
-
-def replaced_tables(study: str) -> Iterator[str]:
-    """Yield the warning; nothing if there are no tables, or those of this study."""
-    former = _study_of_tables()
-    if former not in (None, study):
-        elsewhere = tools.dlbench_command("partial --output FOLDER")
-        yield (
-            f"tables and figures in results/ are those of the study {former}; those of {study} "
-            f"take their place. {elsewhere} puts a study's elsewhere"
-        )
-
-
-def _study_of_tables():
-    unreadable = contextlib.suppress(OSError, csv.Error, UnicodeDecodeError)
-    with unreadable, open(RUNS_TABLE, encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if cells.is_own(row) and row.get("study"):
-                return row["study"]
-    return None
-
-
-ATTEMPTS = 2  # a run that fails for a reason that may pass is tried once more
-TO_DO = {
-    State.MISSING: "to train",
-    State.STALE: "to train again",
-    State.DAMAGED: "to train again, its logs put aside",
-    State.UNREAD: "to read again from the log",
-}
-FAILURE_MESSAGE = (
-    "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
-    "`{status}`, with the same --configfile, shows the state of each run."
-)
-MAX_REASONS = 8  # on the screen
 
 
 @dataclass(frozen=True)
@@ -467,3 +419,46 @@ def inputs_of_run(run: Run) -> list[str]:
     """The files that must exist before a run starts: of its environment or image, and its data."""
     data = [f"results/data/{run.dataset}/manifest.json"] if judgement.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]
+
+
+def unfinished_session() -> list[str]:
+    """The id of the last session, if not all of its runs have their records."""
+    session = sessions.current()
+    is_open = session and not sessions.done_file(session["id"]).exists()
+    return [session["id"]] if session and is_open else []
+
+
+def unlisted(run_ids: Iterable[str]) -> list[str]:
+    """The runs whose records are not in the list, or have changed since it was written."""
+    try:
+        listed_ns = os.stat(RECORDS_LIST).st_mtime_ns
+        lines = Path(RECORDS_LIST).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return list(run_ids)
+    listed = {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
+
+    def is_listed(path):
+        is_older = os.stat(path).st_mtime_ns < listed_ns
+        return is_older or listed.get(str(path)) == files.sha256(path)
+
+    return [key for key in run_ids if not is_listed(run_record.folder(key) / "run.json")]
+
+
+def replaced_tables(study: str) -> Iterator[str]:
+    """Yield the warning; nothing if there are no tables, or those of this study."""
+    former = _study_of_tables()
+    if former not in (None, study):
+        elsewhere = tools.dlbench_command("partial --output FOLDER")
+        yield (
+            f"tables and figures in results/ are those of the study {former}; those of {study} "
+            f"take their place. {elsewhere} puts a study's elsewhere"
+        )
+
+
+def _study_of_tables():
+    unreadable = contextlib.suppress(OSError, csv.Error, UnicodeDecodeError)
+    with unreadable, open(RUNS_TABLE, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if cells.is_own(row) and row.get("study"):
+                return row["study"]
+    return None

@@ -19,6 +19,8 @@ from dlbench.study import config, goals, other_trainers, trainer_environments
 from dlbench.study.runs import FLAGS, Run
 from dlbench.trainer import engine
 
+CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each kind
+
 
 class StartRunArguments:
     """The result of `start_run_arguments`, quoted for the shell, computed when it is formatted.
@@ -36,15 +38,11 @@ class StartRunArguments:
         return _quoted(self)
 
 
-def start_run_arguments(
-    plan: Plan, run_id: str, attempt: int | None = None, with_secrets: bool = False
-) -> list[str]:
+def start_run_arguments(plan: Plan, run_id: str, with_secrets: bool = False) -> list[str]:
     """The arguments of start_run.py after its files: flags, then the trainer's command.
 
-    Args:
-        attempt: the number of this attempt; None if the caller adds the flag.
-        with_secrets: include the secrets of the config's commands. Otherwise the commands have
-            numbers instead, and start_run.py needs the variables of `plan.study.commands`.
+    `with_secrets`: include the secrets of the config's commands. Otherwise the commands have
+    numbers instead, and start_run.py needs the variables of `plan.study.commands`.
     """
     run = plan.run(run_id)
     flags = [
@@ -53,7 +51,6 @@ def start_run_arguments(
         f"--position={plan.position(run.id)}",
         f"--runs-after={plan.runs_after(run.id)}",
         f"--wait-for-quiet-s={plan.study.wait_for_quiet_s}",
-        *([f"--attempt={attempt}"] if attempt else []),
         f"--attempts={plan.attempts}",
         f"--tries={plan.tries}",
     ]
@@ -247,6 +244,3 @@ def import_flags(study: config.Study, name: str) -> str:
 
 def _import(study, name) -> dict[str, Any]:
     return next(entry for entry in study.imports if entry["name"] == name)
-
-
-CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each kind

@@ -46,7 +46,10 @@ from dlbench.study import goals
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
 
-EVERY_S = 60.0
+LEFT = ("running", "pending", "interrupted", "stale")
+STATES = (*SUCCEEDED, *LEFT, "unread", *FAILED, "skipped")
+FRESH_S = 10.0  # a running log is written at least once a second, by its samples
+EVERY_S = 60.0  # between two looks at why jobs do not start
 
 
 @dataclass(frozen=True)
@@ -295,8 +298,3 @@ def _line(name, reason, jobs, run_id):
         f"{name} does not start {which}{others}: {reason}; dlbench status shows what each run "
         "waits for"
     )
-
-
-LEFT = ("running", "pending", "interrupted", "stale")
-STATES = (*SUCCEEDED, *LEFT, "unread", *FAILED, "skipped")
-FRESH_S = 10.0  # a running log is written at least once a second, by its samples

@@ -197,9 +197,9 @@ def _max_items(run, log):
     return None
 
 
-def node_memory(memory_mb: int | None = None, root: str | Path = "/") -> int | None:
+def node_memory(memory_mb: int | None = None) -> int | None:
     """Free bytes on this node, or the limit of the control group or the site if that is less."""
-    read = hardware.Files(root)
+    read = hardware.Files()
     known = [hardware.present_facts(read)["memory_available_bytes"]]
     known += [limits.read(read)["memory_bytes"], memory_mb and memory_mb * MEBIBYTE]
     return min((number for number in known if isinstance(number, int)), default=None)

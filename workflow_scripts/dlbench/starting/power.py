@@ -411,7 +411,7 @@ class Meter:
 
 
 @contextlib.contextmanager
-def reading(command: str | None, log: Path, nodes: int) -> "Iterator[Meter | None]":
+def reading(command: str | None, log: Path, nodes: int) -> Iterator[Meter | None]:
     """Run a meter during the `with` block, if there is a command; see `Meter`."""
     meter = Meter(command, log, nodes) if command else None
     try:

@@ -247,15 +247,15 @@ def stopping_from_outside() -> Iterator[Callable[[], str]]:
             signal.signal(number, handler)
 
 
-def ask_by_file(trainer: "subprocess.Popen[bytes]", request: Path) -> None:
-    """Ask a trainer by a file to end, and wait until it has, or GRACE_S."""
+def ask_by_file(trainer: subprocess.Popen[bytes], request: Path) -> None:
+    """Ask a trainer by a file to end, and wait until it has, or CHECKPOINT_GRACE_S."""
     request.parent.mkdir(parents=True, exist_ok=True)
     request.touch()
     _wait(trainer, CHECKPOINT_GRACE_S)
     request.unlink(missing_ok=True)
 
 
-def ask_by_signal(trainer: "subprocess.Popen[bytes]", name: str, grace_s: float) -> None:
+def ask_by_signal(trainer: subprocess.Popen[bytes], name: str, grace_s: float) -> None:
     """Ask a trainer by a signal to end, and wait until it has, or some seconds."""
     with contextlib.suppress(ProcessLookupError):
         trainer.send_signal(signal.Signals[name])

@@ -258,13 +258,13 @@ def address_variables(
     return variables | ({cluster.NODE_ADDRESSES: json.dumps(other)} if other else {})
 
 
-def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def job_facts() -> dict[str, Any]:
     """For a run's log: the scheduler's job with its nodes; {"job": None} outside of jobs."""
-    job = schedulers.job(environ)
+    job = schedulers.job()
     if not job:
         return {"job": None}
-    hosts = plugins.load("schedulers", job[0]).hosts(environ)
-    dates = schedulers.queue_dates(environ)
+    hosts = plugins.load("schedulers", job[0]).hosts(os.environ)
+    dates = schedulers.queue_dates()
     return {"job": {"scheduler": job[0], "id": job[1], "hosts": hosts, **dates}}
 
 
@@ -273,7 +273,7 @@ def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
 
     `environ`: with the variables of the scheduler's job, which has names of its own for nodes.
 
-    Raises Elsewhere: it is on another.
+    Raises WrongNode: it is on another.
     """
     if not run.node:
         return
@@ -329,7 +329,7 @@ def network(run: Run, requested: str) -> str:
 
     `requested`: auto or host.
 
-    Raises Nameless: it must be the machine's, and the run cannot work there.
+    Raises NoAddress: it must be the machine's, and the run cannot work there.
     """
     if requested == "auto" and may_be_unreachable(run) and start_unreachable.possible():
         return "loopback"

@@ -36,6 +36,19 @@ from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
 from dlbench.trainer import copies
 
+MERGED_CONFIGS = Path("results/logs/configs")
+# The fields that change along with a field when its values are compared.
+COMPANIONS = {
+    "runtime": ("runtime_options",),
+    "strategy": ("strategy_options", "launcher"),
+    "framework": ("environment",),
+}
+# The fields in which a run must equal a published number, as far as the publication states them.
+REFERENCE_MATCH = (
+    *("framework", "model", "dataset", "precision", "mode", "strategy", "runtime"),
+    *("nodes", "devices", "batch_per_device"),
+)
+
 
 def read(*paths: str | Path) -> dict[str, Any]:
     """Read and merge some config files; later ones take precedence.
@@ -151,21 +164,6 @@ def hide(config: dict[str, Any]) -> HiddenCommands:
         },
         variables=secrets.variables,
     )
-
-
-MERGED_CONFIGS = Path("results/logs/configs")
-# The fields that change along with a field when its values are compared.
-COMPANIONS = {
-    "runtime": ("runtime_options",),
-    "strategy": ("strategy_options", "launcher"),
-    "framework": ("environment",),
-}
-
-# The fields in which a run must equal a published number, as far as the publication states them.
-REFERENCE_MATCH = (
-    *("framework", "model", "dataset", "precision", "mode", "strategy", "runtime"),
-    *("nodes", "devices", "batch_per_device"),
-)
 
 
 @dataclass(frozen=True)

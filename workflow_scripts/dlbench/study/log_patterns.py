@@ -157,10 +157,10 @@ def parse(entry: Mapping[str, Any], where: str) -> LogPatterns:
     return patterns
 
 
-def speed(pattern: str | None, groups: tuple[str, ...] = SPEEDS) -> str | None:
+def speed(pattern: str | None) -> str | None:
     """The group of a valid pattern that has a time or a rate; None if none has."""
     known = groups_of(pattern) if pattern else ()
-    return next((name for name in known if name in groups), None)
+    return next((name for name in known if name in SPEEDS), None)
 
 
 def groups_of(pattern: str) -> tuple[str, ...]:

@@ -39,16 +39,14 @@ def options(run: Spec) -> dict[str, str]:
     return assignments.parse(run.launcher_options)
 
 
-def first_node(environ: Mapping[str, str] = os.environ) -> str | None:
+def first_node() -> str | None:
     """The address of the first node of the scheduler's job; None outside of jobs.
 
-    Args:
-        environ: with the variables of the scheduler's job and the addresses of its nodes, if they
-            are not reached by their names (start_command.address_variables).
+    Nodes may have other addresses than their names (start_command.address_variables).
     """
-    job = schedulers.job(environ)
-    names = plugins.load("schedulers", job[0]).hosts(environ) if job else []
-    known = json.loads(environ.get(cluster.NODE_ADDRESSES, "{}"))
+    job = schedulers.job()
+    names = plugins.load("schedulers", job[0]).hosts(os.environ) if job else []
+    known = json.loads(os.environ.get(cluster.NODE_ADDRESSES, "{}"))
     return known.get(names[0], names[0]) if names else None
 
 
