@@ -26,7 +26,6 @@ Nothing here starts anything.
 
 import json
 import os
-from collections.abc import Mapping
 
 from dlbench import schedulers
 from dlbench.common import assignments, plugins
