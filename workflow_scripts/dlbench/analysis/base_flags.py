@@ -4,6 +4,7 @@ A flag is a field or fact in which the two sides differ, or APART, or NEIGHBOURS
 them by `, `.
 """
 
+from dlbench.machine import fingerprints
 from dlbench.tables.cells import Row, is_absent
 
 # In different sessions, between which drift is not excluded.
@@ -14,9 +15,8 @@ REMEDY = "After dlbench retry with the ids of both sides one session has them."
 
 # Facts in which runs of one condition agree, besides their fields.
 FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
-# Digests of hardware and software of a run.
-FINGERPRINTS = ("hardware_sha256", "software_sha256")
-MAY_BE_UNKNOWN = ("item_shape", *FINGERPRINTS)  # unknown of some runs, which is no difference
+# Unknown of some runs, which is no difference.
+MAY_BE_UNKNOWN = ("item_shape", *fingerprints.COLUMNS)
 # A speedup compares like with like: these must agree between a point and its base, and the
 # batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (

@@ -48,6 +48,7 @@ DESCRIPTIONS = (
     "BYTES_PER_TOKEN",
 )
 LOOKS = (".css", ".jinja", ".js")
+SHOWN = 12  # hexadecimal digits of a digest
 SPARED_FIELDS = ("ctx", "kind")  # of a node: its position implies ctx, and u"" equals ""
 
 
@@ -88,12 +89,6 @@ def search_hint(name: str | Path) -> str:
     if (PROJECT / name).exists():
         hint += f"; dlbench's own folder has {PROJECT / name}: name that if it is meant"
     return f"{hint})"
-
-
-@functools.cache  # called for each run
-def wheel_metadata() -> Path | None:
-    """The folder that pip wrote beside PROJECT, if that was installed from a wheel; else None."""
-    return next(PROJECT.parent.glob("dlbench-*.dist-info"), None)
 
 
 def missing_packages() -> list[str]:
@@ -315,12 +310,15 @@ def git_state(
     }
 
 
-SHOWN = 12  # hexadecimal digits of a digest
-
-
 def is_wheel() -> bool:
     """Whether this dlbench was installed from a wheel; its files may then be read-only."""
     return wheel_metadata() is not None
+
+
+@functools.cache  # called for each run
+def wheel_metadata() -> Path | None:
+    """The folder that pip wrote beside PROJECT, if that was installed from a wheel; else None."""
+    return next(PROJECT.parent.glob("dlbench-*.dist-info"), None)
 
 
 def release() -> str | None:

@@ -14,10 +14,6 @@ from dlbench.data import convert_dataset, pictures, stores
 from dlbench.data.stores import AdoptionError
 from dlbench.trainer.reading import manifest
 
-LAYOUTS = {
-    "tensorflow/models": ("image/encoded", "image/class/label"),
-    "tfds": ("image", "label"),
-}
 MAGIC = {b"\xff\xd8": "jpeg", b"\x89PNG": "png"}
 
 
@@ -95,7 +91,7 @@ def _layout(path, encoding):
     if payload is None:
         raise AdoptionError(f"{path}: empty")
     features = parse_example(payload, f"{path}: record at byte 0")
-    for layout, keys in LAYOUTS.items():
+    for layout, keys in manifest.KEYS.items():
         if features.keys() >= set(keys):
             image = _single_value(features, keys[0], bytes, f"{path}: record at byte 0")
             kind = next((kind for start, kind in MAGIC.items() if image.startswith(start)), "raw")
@@ -105,7 +101,7 @@ def _layout(path, encoding):
                     f"{encoding}; let the workflow fetch and convert the dataset itself"
                 )
             return layout, 1 if layout == "tensorflow/models" else 0
-    known = " or ".join(", ".join(keys) for keys in LAYOUTS.values())
+    known = " or ".join(", ".join(keys) for keys in manifest.KEYS.values())
     raise AdoptionError(
         f"{path}: unknown layout: expected the keys {known}; found "
         f"{', '.join(sorted(features)) or 'none'}"
@@ -132,7 +128,7 @@ def _checked_shard(path, folder, layout, labels, encoding, check):
         AdoptionError: a label or a feature is not as the reader expects.
         PictureError: an image cannot be read.
     """
-    image_key, label_key = LAYOUTS[layout]
+    image_key, label_key = manifest.KEYS[layout]
     count = 0
     with open(path, "rb") as file:
         for offset, payload in payloads(file, path):
