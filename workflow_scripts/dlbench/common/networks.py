@@ -155,8 +155,7 @@ def expand_hosts(text: str) -> list[str]:
 def _segments(part):
     """The segments of one element of a list of nodes, which may have several brackets.
 
-    Returns:
-        A list of lists of ranges: (text before the number, first, last, digits).
+    Returns a list of lists of ranges: (text before the number, first, last, digits).
     """
     segments, rest = [], part
     while rest:

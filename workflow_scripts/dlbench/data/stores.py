@@ -188,11 +188,8 @@ def _check_complete(paths):
 def verify(folder: Path | str, content: bool = True) -> list[str]:
     """Compare the shards in `folder` with its manifest.
 
-    Args:
-        content: also read every record and compare digests; False: compare sizes only.
-
-    Returns:
-        One line for each problem.
+    `content`: also read every record and compare digests; False: compare sizes only. Returns one
+    line for each problem.
     """
     if not (Path(folder) / manifest.NAME).exists():
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]

@@ -112,11 +112,8 @@ def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]
 def add_file(folder: str | Path, path: str, content: bytes) -> str:
     """Add a file to the image as its top layer; the layout then lists only the new image.
 
-    Args:
-        path: path of the file, relative to the root of the image.
-
-    Returns:
-        The digest of the new manifest.
+    `path`: path of the file, relative to the root of the image. Returns the digest of the new
+    manifest.
     """
     folder = Path(folder)
     _, manifest, config = read_image(folder)

@@ -90,11 +90,9 @@ def origin(settings: Mapping[str, Any]) -> str:
 def identity(name: str, settings: Mapping[str, Any]) -> str | None:
     """Text that identifies the source from which an image is made.
 
-    A digest of the recipe, a reference with its pinned digest, or the digest of a file or folder.
-    A file or folder is read again only if its sizes or times changed since the image was made.
-
-    Returns:
-        None if the source is not on this machine, e.g. in a copy of the results.
+    A digest of the recipe, a reference with its pinned digest, or the digest of a file or folder. A
+    file or folder is read again only if its sizes or times changed since the image was made.
+    Returns None if the source is not on this machine, e.g. in a copy of the results.
     """
     try:
         kind = origin(settings)

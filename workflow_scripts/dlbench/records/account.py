@@ -65,11 +65,8 @@ def summary(log: Any) -> dict[str, Any]:
 def seconds(log: Any) -> dict[str, float]:
     """Seconds of each part of a run, from the log of its first process.
 
-    Args:
-        log: its parse_run.RankLog.
-
-    Returns:
-        All PARTS; {} if dates are missing, or if a clock was set during the run.
+    `log`: its parse_run.RankLog. Returns all PARTS; {} if dates are missing, or if a clock was set
+    during the run.
     """
     dates = [log.launch.get("t_utc"), log.begin.get("t_utc"), log.start.get("t_utc")]
     if None in dates or not (log.end or {}).get("t_utc"):
@@ -156,8 +153,7 @@ def _before_the_clock(spent, log, launched, trainer_started, started):
 def _by_the_clock(spent, log):
     """Add the parts from run_start to the end of the last step or evaluation.
 
-    Returns:
-        The date at which the log's clock was 0, and the end of the work by that clock.
+    Returns the date at which the log's clock was 0, and the end of the work by that clock.
     """
     zero, now, doing = log.start["t_utc"], 0.0, "data"
     median = _median_s(log)

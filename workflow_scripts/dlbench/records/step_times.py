@@ -73,11 +73,8 @@ def window_s(event: dict[str, Any]) -> float:
 def of_all_ranks(logs: Sequence[Any]) -> list[tuple[dict[str, Any], ...]]:
     """The steps, or windows of steps, that all ranks of one training finished.
 
-    Args:
-        logs: one for each rank, with the events of its `steps`.
-
-    Returns:
-        A list with a tuple for each, of the event of each rank.
+    `logs`: one for each rank, with the events of its `steps`. Returns a list with a tuple for each,
+    of the event of each rank.
     """
     return list(zip(*(log.steps for log in logs), strict=False))
 

@@ -28,7 +28,6 @@ from dlbench.common.own_code import PROGRAMS
 from dlbench.common.plugins import LIBRARY
 from dlbench.common.run_fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_schema, yaml_files
-from dlbench.study import config_schema as config_schema_module
 from dlbench.study.config_schema import schema
 from dlbench.tables import history_columns, table_columns
 
@@ -312,7 +311,7 @@ def pages() -> dict[str, str]:
 def schema_text() -> str:
     """The schema of a config as JSON."""
     top = copy.deepcopy(schema())
-    top["$defs"]["axes"]["properties"] = config_schema_module.axes()
+    top["$defs"]["axes"]["properties"] = config_schema.axes()
     imports = top["properties"]["imports"]["items"]["properties"]
     imports["fields"]["propertyNames"]["enum"] = table_columns.IMPORTABLE
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
@@ -325,7 +324,7 @@ def config_page() -> str:
     sections = [CONFIG_HEAD, _section("Keys", "", plain, defaults)]
     for name, part in top["properties"].items():
         sections += _sections(name, part, defaults.get(name))
-    axes = config_schema_module.axes()
+    axes = config_schema.axes()
     sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | DEFAULTS_IN_WORDS, of_axis=True)}\n")
     sections.append("Next: [training.md](training.md), what the fields of a run do.\n")
     return "\n".join(sections)

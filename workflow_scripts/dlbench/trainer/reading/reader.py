@@ -445,14 +445,8 @@ def shifted(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
 def decoded(pictures: Sequence[Picture], size: tuple[int, ...]) -> np.ndarray:
     """A random part of each photograph, mirrored at random, or its central part.
 
-    Args:
-        size: height and width to which the parts are brought.
-
-    Returns:
-        (items, height, width, 3), uint8.
-
-    Raises:
-        Error: one is no JPEG that libjpeg-turbo decodes, or simplejpeg is not installed.
+    `size`: height and width to which the parts are brought. Returns (items, height, width, 3),
+    uint8. Raises Error: one is no JPEG that libjpeg-turbo decodes, or simplejpeg is not installed.
     """
     simplejpeg, images = _simplejpeg(), []
     for name, content, seed in pictures:
