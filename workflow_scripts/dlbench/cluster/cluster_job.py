@@ -49,8 +49,8 @@ RUNS = re.compile(r"\brun_id=([a-z0-9_.-]+)")  # in the command of a job
 def submit(scheduler: str, script: str | Path) -> str:
     """Submit a job script of Snakemake, once there may be one more job. Returns the job's id.
 
-    Raises:
-        Error: the scheduler refuses it. The message is also written into the folders of its runs.
+    Raises Error: the scheduler refuses it. The message is also written into the folders of its
+    runs.
     """
     for folder in (FOLDER, LOGS):
         folder.mkdir(parents=True, exist_ok=True)

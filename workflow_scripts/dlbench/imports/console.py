@@ -157,8 +157,7 @@ def check_begin(log: LogFile, number: int, step: Any, first: Any) -> None:
     Unless its program says that it begins, a run begins where the one before began: a step in
     between is of a training that printed at the same time.
 
-    Raises:
-        LogError: it cannot.
+    Raises LogError: it cannot.
     """
     if step > first:
         raise log.error(number, f"a step after a later one: two trainings; {UNKNOWN_RANKS_HINT}")

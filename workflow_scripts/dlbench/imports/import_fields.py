@@ -26,8 +26,7 @@ def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     >>> parse_fields({"repeat": "3", "site": "far"})
     {'repeat': 3, 'site': 'far'}
 
-    Raises:
-        Error: a name is no column that users may give, or a value has the wrong type.
+    Raises Error: a name is no column that users may give, or a value has the wrong type.
     """
     if not isinstance(fields, dict):
         raise Error(f"fields: expected a JSON object of columns, found {fields!r}")
@@ -40,8 +39,7 @@ class PathPattern:
     >>> PathPattern("{_}/{model}_{devices}_gpu").fields("far/resnet50_4_gpu/metric.log")
     {'model': 'resnet50', 'devices': 4}
 
-    Raises:
-        Error: a name is no column or occurs twice, or a brace is not closed or opened.
+    Raises Error: a name is no column or occurs twice, or a brace is not closed or opened.
     """
 
     def __init__(self, text: str) -> None:

@@ -65,8 +65,7 @@ def of_user(kind: str) -> PatternImporter | None:
 def of_config(patterns: Mapping[str, Any], processes: int) -> PatternImporter:
     """The importer for the log of a run, by the patterns of its trainer.
 
-    Args:
-        processes: how many train the run.
+    `processes`: how many train the run.
     """
     parsed = log_patterns.parse(patterns, "log")
     return PatternImporter(KIND, parsed, processes=processes)
@@ -251,8 +250,7 @@ def choose_importer(
 def importers_of(log: LogFile, modules: Mapping[str, Any] | None = None) -> list[str]:
     """Names of the importers that recognise a log, by its head or else by a later line.
 
-    Args:
-        modules: the importers by name; None: those of all kinds of logs.
+    `modules`: the importers by name; None: those of all kinds of logs.
     """
     modules = modules or {name: load(name) for name in names()}
     recognised = [name for name, module in modules.items() if module.recognise(log)]

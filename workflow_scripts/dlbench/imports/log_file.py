@@ -216,8 +216,7 @@ class LogFile:
         A block has about BLOCK_BYTES. Searching blocks with a pattern is many times faster than
         `lines`. A last line without a newline is left out; see `unfinished`.
 
-        Raises:
-            LogError: the file cannot be read to its end, or a line is too long.
+        Raises LogError: the file cannot be read to its end, or a line is too long.
         """
         self.unfinished = None
         number, rest = 1, b""

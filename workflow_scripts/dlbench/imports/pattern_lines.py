@@ -64,8 +64,7 @@ def without_labels(
 ) -> tuple[pa.StringArray, pa.StringArray]:
     """(group of the label with which a line begins, or null, and the lines without it).
 
-    Args:
-        labels: patterns of different labels with one group each.
+    `labels`: patterns of different labels with one group each.
 
     >>> ranks, rest = without_labels(pa.array(["[3] a", "b"]), [r"^\\[(?P<rank>\\d+)\\] "])
     >>> ranks.to_pylist(), rest.to_pylist()

@@ -122,8 +122,7 @@ def _cores_of_cpu_devices(run, place, each):
 def _show_gpus(run, place, each, first, which):
     """Set CUDA_VISIBLE_DEVICES to the GPUs of the run on this node, or of this process.
 
-    Args:
-        first: number of the first GPU of this process among those it sees; None: not known.
+    `first`: number of the first GPU of this process among those it sees; None: not known.
     """
     listed = os.environ.get(gpus.CUDA)
     count = each if run.copies_per_node > 1 else run.devices_per_node
@@ -139,8 +138,7 @@ def _rendezvous(
 ) -> dict[str, str]:
     """The variables by which processes of PyTorch find one another; {} if they are set.
 
-    Args:
-        first_node: address of the first node, if there are several.
+    `first_node`: address of the first node, if there are several.
     """
     if cluster.protocol(run.launcher) not in RENDEZVOUS or "MASTER_PORT" in environ:
         return {}

@@ -157,8 +157,7 @@ class MergedRun:
 def group_by_run(logs_by_kind: Mapping[str, list[list[Source]]]) -> list[list[Source]]:
     """Group the logs that one program wrote into one folder. Returns the Sources of each run.
 
-    Args:
-        logs_by_kind: for each kind a list of logs; a log is the list of the Sources of its runs.
+    `logs_by_kind`: for each kind a list of logs; a log is the list of the Sources of its runs.
     """
     sources = [source for logs in logs_by_kind.values() for log in logs for source in log]
     folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in sources]
@@ -430,8 +429,7 @@ def run_tables(
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield (name, rows) of the run's tables with rows; ROWS_AT_ONCE steps at a time.
 
-    Args:
-        names: names of the tables to yield.
+    `names`: names of the tables to yield.
     """
     if "steps" in names:
         for first in range(0, len(run.steps), ROWS_AT_ONCE):

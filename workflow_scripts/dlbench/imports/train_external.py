@@ -495,8 +495,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
 def _device_model(machine, gpus):
     """The name of the run's devices by the machine's facts; None if unknown, or if they differ.
 
-    Args:
-        gpus: those that the program uses; none: it uses the CPU.
+    `gpus`: those that the program uses; none: it uses the CPU.
     """
     if not gpus:
         return machine["hardware"]["cpu"].get("model")

@@ -548,9 +548,8 @@ def visible_places(
 
     `files`: of the root whose /sys is read.
 
-    Raises:
-        Error: CUDA_VISIBLE_DEVICES names a missing GPU, one twice, or MIG devices beside whole
-            GPUs.
+    Raises Error: CUDA_VISIBLE_DEVICES names a missing GPU, one twice, or MIG devices beside whole
+    GPUs.
     """
     files = files or Files()
     with _nvml({}) as nvml:

@@ -47,7 +47,7 @@ MIN_FREE_BYTES, MIN_FREE_FILES = 1 << 20, 50
 _plan_by_settings: dict[str, plan.Plan] = {}
 
 
-def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
+def no_sentinels(study: Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
     """The choice of sentinels for programs that train nothing: none."""
     return Chosen()
 
@@ -124,7 +124,7 @@ def _check_secrets(new_plan):
 
 def make_plan(
     settings: dict[str, Any],
-    choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen] = no_sentinels,
+    choose_sentinels: Callable[[Study, list[Run], dict[str, float]], Chosen] = no_sentinels,
     in_job: bool = False,
 ) -> plan.Plan:
     """Expand a merged config, read the records, and decide what is to be done.
@@ -292,7 +292,7 @@ def _missing_environments(runs):
 
 
 def searches_to_do(
-    study: config.Study, devices: skipping.Devices
+    study: Study, devices: skipping.Devices
 ) -> dict[str, tuple[batch_searches.Search, str]]:
     """{id: (Search, why this machine cannot do it, or "")} of the searches to be done."""
     cannot = {

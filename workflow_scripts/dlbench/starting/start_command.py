@@ -25,7 +25,7 @@ from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.machine import hardware
 from dlbench.starting import start_unreachable
-from dlbench.starting.launchers import mpirun as launchers_mpirun
+from dlbench.starting.launchers import mpirun
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import cluster, copies
@@ -379,11 +379,11 @@ def _outer_tools(run, form):
         raise Error(f"image {form['image']} has no mpirun: its processes cannot speak MPI")
     tried = []
     for environment in (None, ours):
-        mpirun = shutil.which("mpirun") if environment is None else ours / "bin" / "mpirun"
-        version = mpi_version(mpirun, environment) if mpirun else None
+        program = shutil.which("mpirun") if environment is None else ours / "bin" / "mpirun"
+        version = mpi_version(program, environment) if program else None
         if version and fits(version, form["mpi"]):
             return environment, version
-        tried += [f"{mpirun} ({version})"] if version else []
+        tried += [f"{program} ({version})"] if version else []
     raise Error(
         f"image {form['image']} has {form['mpi']}; to start its processes this machine needs the "
         f"same MPI, as new or newer, and has: {', '.join(tried) or 'none'}"
@@ -411,8 +411,8 @@ def _split(text):
 
 
 @functools.cache
-def mpi_version(mpirun: str | Path, environment: Path | None = None) -> str | None:
+def mpi_version(program: str | Path, environment: Path | None = None) -> str | None:
     """The version that an mpirun names, as in `Open MPI 4.1.8`; None if it names none."""
-    output = launchers_mpirun.output_of([mpirun, "--version"], environment)
+    output = mpirun.output_of([program, "--version"], environment)
     match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", output)
     return " ".join(match.groups()) if match else None

@@ -97,8 +97,7 @@ def supervise(run: SupervisedRun) -> Outcome:
 
     Returns RESULT if the log now has the run's result, which may be a failure.
 
-    Raises:
-        power.Refused: the run is to have a power limit that cannot be set; nothing was done.
+    Raises power.Refused: the run is to have a power limit that cannot be set; nothing was done.
     """
     watch = run.watch or neighbours.Watch(processes.mark(run.log))
     with (

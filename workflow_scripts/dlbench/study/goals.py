@@ -1,6 +1,6 @@
 """What runs must reach: scores and metrics of a learning gate, and intervals that end repeats.
 
-Repeats until a combination's throughput, or another metric, is known well enough.
+Repeats go on until a combination's throughput, or another metric, is known well enough:
 
     repeats: {target_interval: 0.01, min: 3, max: 10}
     repeats: {target_interval: 0.01, min: 3, max: 10, metric: busbw_gb_per_s}

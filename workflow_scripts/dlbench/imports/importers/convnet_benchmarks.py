@@ -149,8 +149,7 @@ def _imported(log, number, match, steps, fixed):
 def _undo(divisor, lost, mean_s, sd_s, halves):
     """(mean of the `divisor - lost` durations, smallest and largest population variance).
 
-    Args:
-        halves: half of the last printed digit of mean and of standard deviation.
+    `halves`: half of the last printed digit of mean and of standard deviation.
 
     >>> t = 0.5
     >>> mean, low, high = _undo(100, 1, t * 99 / 100, t * 99**0.5 / 100, (0.0, 0.0))

@@ -166,8 +166,7 @@ def _trained_items(intervals, settings, printed_ms):
 def _count_items(intervals, settings, epochs_scored):
     """(items of all intervals, how they were counted); a _Doubt if that is not certain.
 
-    Args:
-        epochs_scored: epoch_num of the evaluations.
+    `epochs_scored`: epoch_num of the evaluations.
     """
     samples = count(settings.get("train_samples"), 1, MAX_ITEMS)
     batch = count(settings.get("global_batch_size"))

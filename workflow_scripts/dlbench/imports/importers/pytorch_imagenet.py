@@ -268,8 +268,7 @@ class _Run:
 def _window_ends(lines, warm_up):
     """The rows at which windows end.
 
-    Args:
-        warm_up: number of batches at the beginning that belong to no window.
+    `warm_up`: number of batches at the beginning that belong to no window.
     """
     start = (lines[0].time_s, HALF_DIGIT_S) if warm_up else (0.0, 0.0)
     readings = ((line.number * line.mean_s, line.number * HALF_DIGIT_S) for line in lines[warm_up:])
