@@ -1,4 +1,4 @@
-"""Measure the speed of a machine without a model: all-reduce, or the operations of one device.
+"""Measure the speed of a machine without a model: collectives, or the operations of one device.
 
 Started by start_baseline.py in the trainer's environment, once per process of the strategy.
 """

@@ -1,4 +1,4 @@
-"""The page of two compared campaigns, which the room of pages makes text, Markdown or HTML."""
+"""The page of two compared campaigns."""
 
 import json
 import math

@@ -3,7 +3,7 @@ its FLOP/s at most the peak of its device.
 
 If not, one was misread: a rate of all devices beside the steps of one, tokens taken for sequences,
 the batch of one process, the FLOPs of an item, the precision. Nobody can tell which, so the column
-`contradicts` of the row says so, and the row enters no mean, speedup, comparison, law or finding.
+`contradicts` of the row says so, and the row enters no mean, speedup, comparison or finding.
 """
 
 from collections.abc import Mapping
