@@ -5,7 +5,6 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.imports import import_logs, kinds
-from dlbench.plan import planning
 from dlbench.study import log_patterns
 from support.logs.trainer_samples import nanogpt
 
@@ -25,7 +24,7 @@ def test_kinds_are_modules_and_files_of_patterns_without_a_name_twice():
 @pytest.mark.parametrize("name", log_patterns.names())
 def test_each_file_of_patterns_can_be_read_by_the_engine_and_cites_its_source(name):
     importer = kinds.of_user(str(log_patterns.path(name)))  # the schema is checked here alone
-    planning.check_patterns(importer.patterns, name)
+    log_patterns.check_by_re2(importer.patterns, name)
     assert "Source: " in importer.about and importer.marks
 
 

@@ -21,7 +21,6 @@ from dlbench.common.files import is_below
 from dlbench.imports.importers.tensorboard import is_event_file
 from dlbench.imports.log_file import LogError, LogFile, is_binary
 from dlbench.imports.pattern_importer import KIND, PatternImporter
-from dlbench.plan import planning
 from dlbench.study import config_schema, log_patterns, yaml_files
 
 IMPORTERS = "importers"
@@ -55,7 +54,7 @@ def of_user(kind: str) -> PatternImporter | None:
     """
     if kind.endswith(log_patterns.SUFFIX):
         importer = _read_file(Path(kind), config_schema.check_log_patterns)
-        planning.check_patterns(importer.patterns, kind)
+        log_patterns.check_by_re2(importer.patterns, kind)
         return importer
     if kind not in names():
         raise Error(f"there is no importer {kind}{phrases.did_you_mean(kind, names())}")

@@ -1,8 +1,6 @@
 """Make a Plan from a config: the study's runs, their states, and what must be made again.
 
-What is checked of a config once its runs are known: patterns of logs, which RE2 must read (it takes
-a time linear in a line for every pattern, so none can hang; it has no lookaround, no references to
-groups and no repetition above 1000); and names of metrics. Patterns name theirs; what
+Names of metrics are checked once the runs are known. Patterns of logs name theirs; what
 dlbench_log.py, an importer or `auto` finds is known only once a program has run, and a misspelt
 name is then reported where the metric is used.
 """
@@ -372,21 +370,4 @@ def check_log_patterns(trainers: Mapping[str, Mapping[str, Any]]) -> None:
     for name, trainer in trainers.items():
         if isinstance(trainer["log"], Mapping):
             where = f"trainers.{name}.log"
-            check_patterns(log_patterns.parse(trainer["log"], where), where)
-
-
-def check_patterns(patterns: log_patterns.LogPatterns, where: str) -> None:
-    """Check each of some patterns. Raises Error: RE2 cannot read one."""
-    import pyarrow as pa  # late: few studies have patterns
-    import pyarrow.compute as pc
-
-    for key, pattern in patterns.all():
-        try:
-            pc.match_substring_regex(pa.array([""]), pattern)
-        except pa.ArrowInvalid as error:
-            why = str(error).partition("Invalid regular expression: ")[2] or error
-            raise Error(
-                f"{where}.{key}: '{pattern}' is not for RE2: {why}. It has no lookaround as "
-                "(?=...) or (?<!...), no reference to a group as \\1, and repeats at most 1000 "
-                "times; leave it out, or match more of the line"
-            ) from None
+            log_patterns.check_by_re2(log_patterns.parse(trainer["log"], where), where)

@@ -9,8 +9,8 @@
 They are the config's `trainers.NAME.log`, or a file in dlbench/imports/patterns/, whose name is a
 kind of log. Named groups are columns, with their units in their names (GROUPS). What they mean:
 docs/external.md. dlbench/imports/pattern_importer.py reads logs with them, by the engine RE2, which
-takes a time linear in the log for every pattern; it knows no lookaround and no references to groups
-(dlbench/plan/planning.py). Here patterns are only parsed, so the standard library suffices.
+takes a time linear in the log for every pattern, so none can hang. To parse them the standard
+library suffices.
 """
 
 import re
@@ -155,6 +155,23 @@ def parse(entry: Mapping[str, Any], where: str) -> LogPatterns:
     _check_metrics(patterns, where)
     _check_speeds(patterns, where)
     return patterns
+
+
+def check_by_re2(patterns: LogPatterns, where: str) -> None:
+    """Check each of some patterns. Raises Error: RE2 cannot read one."""
+    import pyarrow as pa  # late: few studies have patterns, and trainers have no pyarrow
+    import pyarrow.compute as pc
+
+    for key, pattern in patterns.all():
+        try:
+            pc.match_substring_regex(pa.array([""]), pattern)
+        except pa.ArrowInvalid as error:
+            why = str(error).partition("Invalid regular expression: ")[2] or error
+            raise Error(
+                f"{where}.{key}: '{pattern}' is not for RE2: {why}. It has no lookaround as "
+                "(?=...) or (?<!...), no reference to a group as \\1, and repeats at most 1000 "
+                "times; leave it out, or match more of the line"
+            ) from None
 
 
 def speed(pattern: str | None) -> str | None:
