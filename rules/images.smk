@@ -14,12 +14,12 @@ rule images:
         list_of_remade,
         made=lambda w: PLAN.environments,
     log:
-        "results/logs/see_images.log",
+        "results/logs/report_images.log",
     localrule: True
     conda:
         "../envs/workflow.yaml"
     shell:
-        program("dlbench see-images") + " {input.made:q} 2>&1 | tee {log:q} >&2"
+        program("dlbench report-images") + " {input.made:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:

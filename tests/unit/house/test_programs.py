@@ -80,7 +80,7 @@ def test_bad_input_ends_a_program_with_one_clear_line(tmp_path):
     assert finished.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["make-image", "prepare-image", "see-images", "environment"])
+@pytest.mark.parametrize("command", ["make-image", "prepare-image", "report-images", "environment"])
 def test_what_a_machine_without_our_packages_starts_needs_the_standard_library_alone(command):
     subprocess.run(
         [sys.executable, "-S", "-E", PROGRAMS / "dlbench", command, "--help"],

@@ -74,7 +74,7 @@ KEYWORDS = ("import",)  # of Python, which no function can be named as
 # What rules start, in steps.py; a user has no need of it.
 STEPS = (
     *("fetch-dataset", "adopt-dataset", "convert-pictures", "make-image", "prepare-image"),
-    *("see-images", "start-session", "find-batch", "parse-run"),
+    *("report-images", "start-session", "find-batch", "parse-run"),
     *("add-campaign", "analyse-history", "draw-history"),
 )
 # Of commands that start Snakemake: what they take. After -- all is for Snakemake, but of `run`.

@@ -142,11 +142,11 @@ def _add_keep_failure(parser):
     )
 
 
-def add_see_images(parser: argparse.ArgumentParser) -> None:
+def add_report_images(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("form", nargs="*", type=Path, help="as prepare-image wrote it")
 
 
-def see_images(args: argparse.Namespace) -> None:
+def report_images(args: argparse.Namespace) -> None:
     """Fail if images could not be made or prepared, and say why.
 
     The workflow goes on with the runs that do not need them.
