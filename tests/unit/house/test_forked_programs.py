@@ -88,6 +88,6 @@ def test_programs_that_a_deep_fork_starts_are_forks_that_end_on_their_own(python
         assert output[-1] == "[1, 1, 0]" and ended.returncode == 0, ended
         assert output.count(f"(True, {deep})") == output.count("('ends',)") == 3
         found[deep] = sorted(line.replace(f"True, {deep}", "") for line in output)
-        errors = ended.stderr.splitlines()
-        assert "stops" in errors and "ValueError: fails" in errors
+        # Three write at once, so that one's line may stand within another's.
+        assert "stops" in ended.stderr and "ValueError: fails" in ended.stderr
     assert found[True] == found[False]
