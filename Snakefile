@@ -6,7 +6,7 @@ baselines, tensorboard, history and site, which are not part of all.
 
 from snakemake.utils import min_version
 
-min_version("9.17")
+min_version("9.19")
 
 
 # Runs are timed one after the other on this machine and in a job, not on a whole cluster.

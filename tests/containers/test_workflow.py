@@ -81,7 +81,7 @@ def test_without_the_deployment_method_no_run_is_trained_on_bare_metal(trained):
     )
     log = trained.folder / "results/runs" / run_id / "train.jsonl"
     log.unlink()
-    profile = trained.folder / "profiles/default/config.yaml"
+    profile = trained.folder / "profiles/default/profile.yaml"
     text = profile.read_text()
     try:
         profile.write_text(text.replace("software-deployment-method:\n  - apptainer\n", ""))

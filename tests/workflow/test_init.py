@@ -14,7 +14,7 @@ def planned(campaign, *arguments):
     """(arguments that init tells, plan of Snakemake with these)."""
     told = shlex.split(campaign.dlbench("init", *arguments).rpartition(" snakemake ")[2])
     # The partition with the GPUs is proposed, and for the site to take.
-    profile = campaign.folder / "profiles/slurm/config.yaml"
+    profile = campaign.folder / "profiles/slurm/profile.yaml"
     text = profile.read_text().replace("# - slurm_partition=gpu", "- slurm_partition=gpu")
     profile.write_text(text)
     return told, campaign.succeed("-n", "--quiet", "rules", *told)

@@ -78,7 +78,7 @@ def test_all_that_was_measured_and_made_is_in_it_and_nothing_that_can_be_made_ag
         "results/imports/others/runs.parquet", "results/code/4567.txt",
         "results/chosen_environments.json", "manifests/digits.json", "Snakefile",
         "rules/train.smk", "workflow_scripts/dlbench/study/runs.py", "uv.lock",
-        "envs/train/uv.lock", "envs/apptainer.def", "profiles/default/config.yaml",
+        "envs/train/uv.lock", "envs/apptainer.def", "profiles/default/profile.yaml",
         "pyproject.toml", "CITATION.cff", "LICENSE", "as_given/config.yaml",
     } < there  # fmt: skip
     for word in ("00000-of", "checkpoint\n", "output/data", ".venv", "__pycache__", "elsewhere"):

@@ -64,7 +64,7 @@ def place(tmp_path, monkeypatch, program):
     monkeypatch.delenv("SLURM_MPI_TYPE", raising=False)
     write("config.yaml", CONFIG | {"matrix": [BLOCK], "figures": [], "repeats": 2})
     write("site.yaml", {"site": FACTS})
-    write("home/snakemake/slurm/config.yaml", PROFILE)
+    write("home/snakemake/slurm/profile.yaml", PROFILE)
     program("sinfo", SINFO)
     program("sbatch", script=SBATCH)
     program("sacctmgr", "mine\nother")
@@ -97,7 +97,7 @@ def facts(**changed):
 
 
 def profile(**changed):
-    write("home/snakemake/slurm/config.yaml", PROFILE | changed)
+    write("home/snakemake/slurm/profile.yaml", PROFILE | changed)
 
 
 def test_programs_get_all_remarks_as_json(place, capsys):
@@ -154,12 +154,12 @@ def test_searches_for_largest_batches_are_named_and_their_jobs_looked_at(place):
 
 
 def test_a_profile_that_is_not_there_is_told_from_those_that_are(place):
-    write("profiles/slurm/config.yaml", PROFILE)
+    write("profiles/slurm/profile.yaml", PROFILE)
     assert "no profile 'slrm' (did you mean 'slurm'?)" in only_fix(profile="slrm")
 
 
 def test_a_profile_that_snakemake_finds_by_its_folder_only_is_said_how_to_link(place):
-    write("profiles/ours/config.yaml", PROFILE)
+    write("profiles/ours/profile.yaml", PROFILE)
     said = 'ln -sfn "$PWD/profiles/ours" ~/.config/snakemake/ours'
     assert any(said in text for text in texts("note", profile="ours"))
     assert not any(said in text for text in texts("note", profile="profiles/ours"))
@@ -275,7 +275,7 @@ def test_conversion_is_to_fit_the_queue_too(place, program):
     found = only_fix()
     assert "asks for 60 minutes, and cpu has 20" in found and "as conversion of data" in found
     gpus = {"convert_dataset": {"slurm_partition": "gpu"}}
-    write("home/snakemake/slurm/config.yaml", PROFILE | {"set-resources": gpus})
+    write("home/snakemake/slurm/profile.yaml", PROFILE | {"set-resources": gpus})
     assert texts("fix") == []
 
 

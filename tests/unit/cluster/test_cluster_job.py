@@ -248,7 +248,7 @@ def test_a_cancelled_job_that_does_not_end_is_named(folder, program):
 
 @pytest.mark.parametrize("name", plugins.names("schedulers"))
 def test_the_profiles_name_programs_that_are_there(name):
-    text = (REPOSITORY / f"profiles/{name}/config.yaml").read_text()
+    text = (REPOSITORY / f"profiles/{name}/profile.yaml").read_text()
     program = f'"$DLBENCH_HOME/workflow_scripts/cluster_job.py" {{}} {name}\n'
     assert program.format("submit") in text and program.format("status") in text
     module = plugins.load("schedulers", name)

@@ -181,10 +181,10 @@ def test_an_installed_dlbench_writes_a_config_and_copies_the_profile_which_a_sit
     assert "\nconfig.yaml: " in printed
     assert "config.yaml is there already" in refused(capsys)
     names = {path.name for path in Path("profiles/slurm").iterdir()}
-    assert names == {"config.yaml", "jobscript.sh"}
+    assert names == {"profile.yaml", "jobscript.sh"}
     check, start = printed.splitlines()[-2:]
     assert re.search(r"dlbench'? check-site --profile profiles/slurm$", check)
     assert start.endswith(f"--snakefile {SNAKEFILE} --profile profiles/slurm")
-    Path("profiles/slurm/config.yaml").write_text("mine: true\n")
+    Path("profiles/slurm/profile.yaml").write_text("mine: true\n")
     assert init("other.yaml", "--framework", "jax") == 0
-    assert Path("profiles/slurm/config.yaml").read_text() == "mine: true\n"
+    assert Path("profiles/slurm/profile.yaml").read_text() == "mine: true\n"

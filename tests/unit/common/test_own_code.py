@@ -141,7 +141,7 @@ def test_a_clone_is_no_release_and_has_its_commit(tmp_path, monkeypatch):
 def test_a_site_that_names_its_queue_in_a_profile_changes_no_code(tmp_path, monkeypatch):
     monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
     own_code.PROGRAMS.mkdir()
-    files = [tmp_path / name for name in ("profiles/slurm/config.yaml", "rules/train.smk")]
+    files = [tmp_path / name for name in ("profiles/slurm/profile.yaml", "rules/train.smk")]
     for file in files:
         file.parent.mkdir(parents=True)
         file.touch()

@@ -235,8 +235,8 @@ print(json.dumps([profile.executor, profile.defaults]))
         "mem_mb": 4000,
         "runtime": 60,
     }
-    content = yaml.safe_load((project / "profiles/oursite/config.yaml").read_text())
-    ours = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
+    content = yaml.safe_load((project / "profiles/oursite/profile.yaml").read_text())
+    ours = yaml.safe_load((REPOSITORY / "profiles/slurm/profile.yaml").read_text())
     assert set(content) <= set(ours)
     for key in content.keys() - {"default-resources", "jobs", "jobscript"}:
         assert content[key] == ours[key]

@@ -171,7 +171,7 @@ def check_snakemake(command):
         assert theirs or (REPOSITORY / file).is_file(), file
     for profile in arguments.profile or ():
         name = Path(profile).name
-        assert name in THEIRS or (REPOSITORY / "profiles" / name / "config.yaml").is_file(), name
+        assert name in THEIRS or (REPOSITORY / "profiles" / name / "profile.yaml").is_file(), name
 
 
 def check_sync(command):

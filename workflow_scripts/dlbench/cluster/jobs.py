@@ -246,7 +246,7 @@ def check(
         raise Error(
             f"the scheduler has no partition or queue {name!r}"
             f"{phrases.did_you_mean(name, queues)}; "
-            f"there are: {', '.join(sorted(queues))}. It is named in the profile's config.yaml"
+            f"there are: {', '.join(sorted(queues))}. It is named in the profile"
         )
     queue = queues[name]
     if not queue.up:

@@ -72,7 +72,7 @@ def read(name: str) -> Profile:
     ours = sorted(folder.name for folder in OURS.glob("*") if _file(folder))
     raise Error(
         f"no profile {name!r}{phrases.did_you_mean(name, ours)}: "
-        "expected a folder with a config.yaml here, "
+        "expected a folder with a profile.yaml here, "
         f"in {_user_folder()} or in {OURS}, which has: {', '.join(ours) or 'none'}"
     )
 

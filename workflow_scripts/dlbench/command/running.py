@@ -185,7 +185,7 @@ def _before(file, scheduler, site):
     if site and not site.queue.default:
         resource = plugins.constants("schedulers", scheduler)["QUEUE"]
         line = f"- {resource}={site.queue.name}"
-        yield f"# in {_profile(scheduler)}/config.yaml, under default-resources: {line}"
+        yield f"# in {_profile(scheduler)}/profile.yaml, under default-resources: {line}"
     if scheduler:
         options = [f"check-site --profile {_profile(scheduler)}", *_configfile(file)]
         yield tools.dlbench_command(" ".join(options))
