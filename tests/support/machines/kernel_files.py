@@ -9,7 +9,6 @@ class Kernel:
     def __init__(self, root, cpus=4):
         self.root = root
         self.busy_s, self.steal_s, self.elapsed_s = [0.0] * cpus, [0.0] * cpus, 0.0
-        self.last = 0
         self.write("proc/self/mountinfo", "22 27 0:21 / /proc rw - proc proc rw\n")
         self.write_totals()
 
@@ -25,22 +24,18 @@ class Kernel:
             times = (round(busy * TICKS), 0, 0, idle, 0, 0, 0, round(steal * TICKS), 0, 0)
             lines.append(f"cpu{number} {' '.join(map(str, times))}")
         self.write("proc/stat", "\n".join([*lines, "intr 1 2 3"]) + "\n")
-        self.write("proc/loadavg", f"0.50 0.10 0.05 1/99 {self.last}\n")
+        self.write("proc/loadavg", "0.50 0.10 0.05 1/99 7\n")
 
-    def process(
-        self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", tgid=None, pages=0
-    ):
+    def process(self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", pages=0):
         """Add or update a process."""
         place = f"proc/{pid}"
         times = [round(own_s * TICKS), 0, round(children_s * TICKS), 0]
         after = ["S", parent, *[0] * 9, *times, 20, 0, 1, 0, 1000 + pid, 0, pages]
         self.write(f"{place}/stat", f"{pid} ({name}) {' '.join(map(str, after))}\n")
-        self.write(f"{place}/status", f"Name:\tx\nTgid:\t{tgid or pid}\nNgid:\t0\n")
         self.write(f"{place}/cmdline", "")
         self.write(f"{place}/environ", environ)
         io = {"rchar": 9, "read_bytes": 0, "write_bytes": 0, "cancelled_write_bytes": 0}
         self.write(f"{place}/io", "".join(f"{key}: {value}\n" for key, value in io.items()))
-        self.last = max(self.last, pid)
         self.write_totals()
 
     def end(self, pid):

@@ -99,12 +99,11 @@ def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
     kernel.process(20, 1, own_s=1.0)  # somebody else's
     kernel.process(21, 1, own_s=2.0)  # ours, of which the program does not run yet
     kernel.process(22, US, own_s=4.0)
-    kernel.process(23, US, own_s=4.0, tgid=22)  # its thread
     assert own.sample()[0] == pytest.approx(4)
     kernel.process(21, 1, own_s=2.0, environ="A=b\0DLBENCH_SUPERVISOR=boot 10 1 /a log\0")
     kernel.process(24, 21, own_s=8.0)
     assert own.sample()[0] == pytest.approx(14)
-    assert [pid in own for pid in (20, 21, 22, 23, 24)] == [False, True, True, False, True]
+    assert [pid in own for pid in (20, 21, 22, 24)] == [False, True, True, True]
 
 
 def test_other_runs_of_this_user_are_others(kernel):
@@ -605,35 +604,16 @@ def test_what_passed_before_is_the_first_look_at_others():
     assert watch.waited_s < neighbours.FIRST_LOOK_S / 2
 
 
-THIS = 10  # a process
-
-
-@pytest.fixture
-def bare_kernel(tmp_path):
-    made = Kernel(tmp_path)
-    made.process(1, 0)
-    made.process(THIS, 1)
-    return made
-
-
-def test_where_numbers_are_not_told_all_processes_are_listed(bare_kernel):
-    own = neighbours.ProcessTree(bare_kernel.root / "proc", THIS, {})
-    bare_kernel.process(20, THIS, own_s=1.0)
-    bare_kernel.process(30, 1, own_s=7.0)  # of somebody else: without a mark none is ours by it
-    bare_kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
-    assert own.sample()[0] == pytest.approx(1)
-
-
-def test_the_outermost_snakemake_is_at_the_top(bare_kernel):
-    bare_kernel.process(20, THIS)
-    bare_kernel.process(21, 20)
-    bare_kernel.process(22, 21)
-    bare_kernel.write("proc/10/cmdline", "/x/python3.12\0/x/bin/snakemake\0-n\0")
-    bare_kernel.write("proc/20/cmdline", "sh\0-c\0snakemake\0")
-    bare_kernel.write("proc/21/cmdline", "python\0-m\0snakemake\0")
-    proc = bare_kernel.root / "proc"
-    assert neighbours.workflow_of(proc, 22) == THIS
-    assert neighbours.workflow_of(proc, THIS) == THIS
-    bare_kernel.write("proc/10/cmdline", "vi\0snakemake\0")
+def test_the_outermost_snakemake_is_at_the_top(kernel):
+    kernel.process(20, US)
+    kernel.process(21, 20)
+    kernel.process(22, 21)
+    kernel.write("proc/10/cmdline", "/x/python3.12\0/x/bin/snakemake\0-n\0")
+    kernel.write("proc/20/cmdline", "sh\0-c\0snakemake\0")
+    kernel.write("proc/21/cmdline", "python\0-m\0snakemake\0")
+    proc = kernel.root / "proc"
+    assert neighbours.workflow_of(proc, 22) == US
+    assert neighbours.workflow_of(proc, US) == US
+    kernel.write("proc/10/cmdline", "vi\0snakemake\0")
     assert neighbours.workflow_of(proc, 22) == 21
     assert neighbours.workflow_of(proc, 1) == 1

@@ -42,7 +42,7 @@ _WORDS = (
     r"(?-i:(?<=[a-z])Creds(?![a-z]))|auth|cookie|signature|bearer|"
     r"(?:^|(?<=[^a-z])|api|access|private|ssh|license)keys?(?![a-z])|(?-i:(?<=[a-z])Keys?(?![a-z]))"
 )
-SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
+_SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
 # Names and what stands between them and their values, then the values, which are looked at behind
 # names of secrets alone: what is behind others is searched, too. The look-behind starts a match
 # once in a long word only, so that time stays linear.
@@ -68,12 +68,10 @@ _USER = re.compile(
     r"(?<![a-z0-9+.\-])[a-z][a-z0-9+.\-]*:(?:\\?/){2}(?P<value>[^/\\\s]*)@",
     re.IGNORECASE,
 )
-# A password right after its letter, as MySQL takes it. Flags of launchers, schedulers and compilers
-# that begin so, and numbers, are no passwords.
+_TAKE_PASSWORDS = ("ipmi", "mysql", "mariadb", "sshpass")  # how names of such programs begin
+# A password right after its letter.
 _SHORT = re.compile(
-    r"(?<!\S)-p(?P<value>(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|"
-    r"id|ipe|l|mi|ort|pn|refix|rint|riority|rofile|roject|rot|thread)(?![\w])|[\d:.]+(?!\S)|[=\s])"
-    r"\S+)"
+    r"\b(?:mysql|mariadb|sshpass)[\w\-]*\b[^\n]{0,500}?\s-p(?P<value>(?!\(hidden)\S+)"
 )
 # Name and password, of curl, wget and others; two numbers are a user and a group.
 _NAMED = re.compile(
@@ -127,7 +125,7 @@ def is_secret(name: str) -> bool:
     >>> is_secret("--moe-token-dispatcher-type")
     False
     """
-    return bool(SECRET_NAME.search(name))
+    return bool(_SECRET_NAME.search(name))
 
 
 def hidden(secret: str) -> str:
@@ -200,7 +198,7 @@ def redact_command(command: Iterable[str], hide: Hide = hidden) -> list[str]:
 
 def _redacted_once(command, hide):
     redacted: list[str] = []
-    hide_next, ipmi, before = False, False, ""
+    hide_next, before, program = False, "", ""
     for argument in command:
         name, equals, value = argument.partition("=")
         plain = re.fullmatch(r"-*[\w.\-]+", name)
@@ -210,14 +208,17 @@ def _redacted_once(command, hide):
             redacted.append(argument if _is_plain(name, value) else f"{name}={hide(value)}")
         elif named := _NAMED.fullmatch(f"{before} {argument}"):
             redacted.append(f"{argument.partition(':')[0]}:{hide(named['value'])}")
-        elif ipmi and _IPMI.fullmatch(f"ipmi {before} {argument}"):
+        elif _IPMI.fullmatch(f"{program} {before} {argument}"):
             redacted.append(hide(argument))
+        elif _SHORT.match(f"{program} {argument}"):
+            redacted.append(f"-p{hide(argument[2:])}")
         else:
             redacted.append(_redacted(argument, hide))
         before = argument
-        ipmi = ipmi or os.path.basename(argument).startswith("ipmi")
+        if (base := os.path.basename(argument)).startswith(_TAKE_PASSWORDS):
+            program = base
         secret_flag = plain and not equals and argument.startswith("-") and is_secret(name)
-        hide_next = bool(secret_flag and not _SHORT.match(argument))
+        hide_next = bool(secret_flag and redacted[-1] == argument)
     return redacted
 
 

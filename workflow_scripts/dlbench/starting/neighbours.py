@@ -6,7 +6,7 @@
   system times are only sampled at clock ticks. Interrupts belong to no process and are left out.
 - The kernel adds the time of a process that ended to the parent that waited for it, so that a tree
   of processes loses none; if no process of the tree waited, its last known time is added here.
-- New processes are found by their PIDs, which only grow, and each is checked once.
+- New processes are found by listing /proc. Those outside of the tree are checked a few times.
 - `Watch` takes a reading a second in the process that supervises the run; `summarise` compares the
   readings around the measured steps. An unknown value is None, with a reason in `unknown`.
 - records/run_status.py decides whether that is more than the config allows.
@@ -17,8 +17,8 @@ Linux only; needs the standard library only.
 import contextlib
 import math
 import os
+import statistics
 import time
-import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,20 +26,17 @@ from typing import Any, NamedTuple
 
 from dlbench.log import event_log, measured_part
 from dlbench.machine import hardware, limits
-from dlbench.machine.hardware import Files
+from dlbench.machine.hardware import CPU, Files
 from dlbench.records import run_status
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
-READ_BYTES = 4096  # at once
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
-MAX_NEW = 500  # PIDs since the last sample; listing all processes is cheaper than trying more
 MAX_SAMPLES = 10  # after which a new process counts as none of the tree for good
-CHECKED_AT = (10, 9, 1)  # how many of these are left where it is checked
 RESOURCES = ("cpu", "memory", "io")
 
 
-class Process(NamedTuple):  # which is made in a third of the time of a dataclass
+class Process(NamedTuple):
     """A line of /proc/PID/stat; times in ticks."""
 
     name: str
@@ -55,7 +52,7 @@ class Process(NamedTuple):  # which is made in a third of the time of a dataclas
         return self.own_ticks + self.children_ticks
 
 
-def read_process(proc: Path, pid: int | str) -> Process:
+def read_process(proc: Path, pid: int) -> Process:
     """A process by its number. Raises OSError, ValueError: no process has this number."""
     before, _, after = _content(f"{proc}/{pid}/stat").rpartition(b")")
     fields = after.split(None, 22)
@@ -70,24 +67,22 @@ def read_process(proc: Path, pid: int | str) -> Process:
 
 
 def _content(path):
-    """The content of a file of the kernel, in a quarter of the time of Path.read_bytes."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts = [os.read(file, READ_BYTES)]
-        while len(parts[-1]) == READ_BYTES:
-            parts.append(os.read(file, READ_BYTES))
-    finally:
-        os.close(file)
-    return b"".join(parts)
+    """The content of a file of the kernel."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def read_processes(proc: Path) -> dict[int, Process]:
     """All visible processes, by their numbers."""
     processes = {}
-    for name in filter(str.isdecimal, os.listdir(proc)):
+    for pid in _pids(proc):
         with contextlib.suppress(OSError, ValueError):  # ended meanwhile
-            processes[int(name)] = read_process(proc, name)
+            processes[pid] = read_process(proc, pid)
     return processes
+
+
+def _pids(proc):
+    return set(map(int, filter(str.isdecimal, os.listdir(proc))))
 
 
 def workflow_of(proc: Path, pid: int) -> int:
@@ -129,11 +124,6 @@ class ProcessTree:
         self._bytes: dict[int, tuple[int, int]] = {}  # that each read, and read or wrote, on disks
         self._ended_ticks, self._most_bytes = 0, (0, 0)
         self._young: dict[int, int] = {}  # new PIDs outside of the tree: samples that are left
-        self._load: int | None = None  # stays open: it is read at each sample
-        with contextlib.suppress(OSError):
-            self._load = os.open(proc / "loadavg", os.O_RDONLY | os.O_CLOEXEC)
-            weakref.finalize(self, os.close, self._load)
-        self._last = self._newest_pid()
         visible = read_processes(proc)
         self._listed = set(visible)
         children = [pid]
@@ -195,48 +185,22 @@ class ProcessTree:
 
         A process has the mark once it executes its program, which takes a while in a container.
         """
-        young = self._young | dict.fromkeys(self._new_pids(), MAX_SAMPLES)
-        self._young = {}
+        listed = _pids(self._proc)
+        young = self._young | dict.fromkeys(listed - self._listed, MAX_SAMPLES)
+        self._listed, self._young = listed, {}
         for pid in sorted(young.keys() - self._members.keys()):
-            if young[pid] not in CHECKED_AT:
-                self._young[pid] = young[pid] - 1
-                continue
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):  # ended meanwhile
                 parent = read_process(self._proc, pid).parent
                 if parent in self._members or self._is_marked(pid):
-                    if self._is_process(pid):
-                        self._members[pid] = None
+                    self._members[pid] = None
                 elif young[pid] > 1:
                     self._young[pid] = young[pid] - 1
-
-    def _new_pids(self):
-        """The PIDs and thread ids that are new since the last sample."""
-        before, self._last = self._last, self._newest_pid()
-        if before and before <= self._last <= before + MAX_NEW:
-            new = set(range(before + 1, self._last + 1))
-        else:
-            listed = set(map(int, filter(str.isdecimal, os.listdir(self._proc))))
-            new, self._listed = listed - self._listed, listed
-        return new
-
-    def _newest_pid(self):
-        """The newest PID or thread id; 0 if it is not known."""
-        if self._load is None:
-            return 0
-        try:
-            return int(os.pread(self._load, READ_BYTES, 0).split()[4])
-        except (OSError, ValueError, IndexError):
-            return 0
 
     def _is_marked(self, pid):
         if not self.mark:
             return False
         variables = _content(f"{self._proc}/{pid}/environ").split(b"\0")
         return all(f"{name}={value}".encode() in variables for name, value in self.mark.items())
-
-    def _is_process(self, pid):
-        """Whether a number is a PID; a thread id has a folder in /proc, too, but is not listed."""
-        return b"\nTgid:\t%d\n" % pid in _content(f"{self._proc}/{pid}/status")
 
 
 def _disk_bytes(proc, pid):
@@ -299,18 +263,6 @@ def _is_disk(root, name):
     if name.startswith(("loop", "ram", "zram")) or not place.is_dir():
         return False
     return not any((place / "slaves").glob("*"))
-
-
-def read_clock_mhz(root: Path, cpu: int) -> float:
-    """The clock of one CPU, as its driver reports it. Raises OSError, ValueError."""
-    path = f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
-    return int((root / path).read_text()) / 1000
-
-
-def throttle_count(root: Path, cpus: Collection[int]) -> int:
-    """How often CPUs were throttled for heat. Raises OSError, ValueError."""
-    places = (root / f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle" for cpu in sorted(cpus))
-    return sum(int((place / "core_throttle_count").read_text()) for place in places)
 
 
 def has_kernels_stat(root: Path) -> bool:
@@ -492,6 +444,8 @@ class Watch:
         use = _Use(*self._around(parts))
         first, last = use.first, use.last
         throttled = self._get("cpu_throttle_count", self._throttle_count)
+        clocks = [r.clock_mhz for r in self._readings if first.at_s <= r.at_s <= last.at_s]
+        clocks = [clock for clock in clocks if clock is not None]
         summary = {
             "span_s": use.span_s,
             "host": hardware.host(),
@@ -512,9 +466,7 @@ class Watch:
             "others_disk_bytes_per_s": use.others_disk,
             "own_disk_read_bytes_per_s": use.rate(first.own_read_bytes, last.own_read_bytes),
             "own_disk_bytes_per_s": use.rate(first.own_bytes, last.own_bytes),
-            "cpu_clock_mhz": _mean(
-                one.clock_mhz for one in self._readings if first.at_s <= one.at_s <= last.at_s
-            ),
+            "cpu_clock_mhz": statistics.fmean(clocks) if clocks else None,
             "cpu_throttle_count": _difference(throttled, self._throttled),
             "quota_throttled_percent": use.throttled_share and 100 * use.throttled_share,
             "quota_throttled_s": use.throttled_s,
@@ -582,10 +534,8 @@ class Watch:
                 summary |= {"host": host, "others_cpu_cores": others, "cores": cores}
 
     def _read(self):
-        ours, node = self._get("others_cpu_cores", lambda: cpu_times(self._proc, self._cpus)) or (
-            None,
-            None,
-        )
+        cpus = self._get("others_cpu_cores", lambda: cpu_times(self._proc, self._cpus))
+        ours, node = cpus or (None, None)
         at_s, utc = time.monotonic(), event_log.utc_now()
         usage = self._own and self._get("others_cpu_cores", self._own.sample)
         own_s, disks, moved = usage or (None, None, 0)
@@ -600,10 +550,7 @@ class Watch:
             own_bytes=own_bytes,
             moved=moved,
             pressure_s=tuple(
-                self._get(
-                    f"{name}_pressure_percent",
-                    lambda name=name: read_pressure_s(self._proc, name),
-                )
+                self._get(f"{name}_pressure_percent", lambda n=name: read_pressure_s(self._proc, n))
                 for name in RESOURCES
             ),
             disk_bytes=self._get("others_disk_bytes_per_s", lambda: read_disk_bytes(self._root)),
@@ -616,10 +563,13 @@ class Watch:
         if "cpu_clock_mhz" in self.unknown:
             return None
         self._turn += 1
-        return read_clock_mhz(self._root, sorted(self._cpus)[self._turn % len(self._cpus)])
+        cpu = sorted(self._cpus)[self._turn % len(self._cpus)]
+        return int(self._files.text(f"{CPU}/cpu{cpu}/cpufreq/scaling_cur_freq")) / 1000
 
     def _throttle_count(self):
-        return throttle_count(self._root, self._cpus)
+        """How often the CPUs were throttled for heat."""
+        places = (f"{CPU}/cpu{cpu}/thermal_throttle" for cpu in sorted(self._cpus))
+        return sum(int(self._files.text(f"{place}/core_throttle_count")) for place in places)
 
     def _quota_throttled(self):
         places = self._throttle_files
@@ -680,11 +630,6 @@ def _here(parts, host):
 
 def _difference(after, before):
     return None if None in (before, after) else after - before
-
-
-def _mean(values):
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _sleep(seconds, stopped):
