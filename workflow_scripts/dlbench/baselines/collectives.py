@@ -76,11 +76,8 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of each collective; all processes call it together.
 
-    Args:
-        collective: of the framework's Kernels: of a name and so many float32 values.
-        gather: of the processes' strategy.
-        devices: of all processes.
-        gradients_bytes: sizes of the gradients of the models.
+    `collective` is of the framework's Kernels: of a name and so many float32 values; `gather` of
+    the processes' strategy; `devices` of all processes; `gradients_bytes` of each model.
     """
     sizes = sizes_bytes(gradients_bytes)
     for measure in MEASURES:

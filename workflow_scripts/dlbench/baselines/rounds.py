@@ -37,13 +37,9 @@ def seconds_per_operation(
     The first operation, which compiles and connects, is not timed; the second is timed alone. Each
     round then performs as many operations as would have filled ROUND_S at the speed of the round
     before it. If an operation happens to be fast once, only the next round gets too long. All
-    processes start a round at a barrier.
+    processes start a round at a barrier, the `gather` of their strategy.
 
-    Args:
-        repeat: performs the operation so many times and waits for the last.
-        gather: that of the processes' strategy.
-        clock: seconds since any moment.
-        number: of rounds.
+    `repeat` performs the operation so many times and waits for the last; `number`: of rounds.
     """
 
     def slowest(count):
@@ -82,10 +78,7 @@ def timed(
 ) -> dict[str, Any]:
     """As `summary`, of an operation that moves bytes: its bandwidth in GB/s, and its time.
 
-    Args:
-        size_bytes: of what is moved.
-        seconds: of one operation, in each round.
-        moved_bytes: by which the bandwidth is counted.
+    `seconds`: of one operation, in each round; `moved_bytes`: by which the bandwidth is counted.
     """
     rates = [moved_bytes / s / 1e9 for s in seconds]
     times_s = {"time_s": statistics.median(seconds), "time_low_s": min(seconds)}

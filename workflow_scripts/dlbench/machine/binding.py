@@ -111,14 +111,11 @@ def read_topology(files: Files) -> Topology:
 
 
 def divide(topology: Topology, places: Sequence[Place], quota: float | None = None) -> Division:
-    """A share of the node's cores for each process.
+    """A share of the node's cores for each process, in their order.
 
-    Args:
-        places: of the processes of a run on this node, in their order.
-        quota: CPUs whose time a control group may use; None: no limit.
+    `quota`: CPUs whose time a control group may use; None: no limit.
 
-    Raises:
-        Error: there are fewer CPUs than processes.
+    Raises Error: there are fewer CPUs than processes.
     """
     usable = frozenset().union(*(place.cpus for place in places))
     _check_enough(len(usable), len(places), quota)
@@ -190,13 +187,10 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def all_gather(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
     """All-gather plain values over the processes of this run on this node, in their order.
 
-    Args:
-        folder: of the run's log, which they share.
-        index: of this process among the `count` on this node.
-        facts: the values of this process.
+    `folder`: of the run's log, which they share; `index`: of this process, which gives `facts`,
+    among the `count` on this node.
 
-    Raises:
-        Error: a process did not write its values in time.
+    Raises Error: a process did not write its values in time.
     """
     if count == 1:
         return [facts]
@@ -328,13 +322,11 @@ def shares_gpus() -> bool:
 def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
     """Choose the GPUs and cores of this process, and bind it to these cores.
 
-    Args:
-        folder: of the run's log, through which the processes of a node exchange what they see.
-        root: of the file system whose /proc and /sys are read.
+    `folder`: of the run's log, through which the processes of a node exchange what they see;
+    `root`: of the file system whose /proc and /sys are read.
 
-    Raises:
-        Error: GPUs are missing, or two processes would share one; there are fewer cores than
-            processes.
+    Raises Error: GPUs are missing, or two processes would share one; there are fewer cores than
+    processes.
     """
     files = Files(root)
     visible = gpus.visible_places(files)
@@ -368,10 +360,8 @@ def decide(
 ) -> Binding:
     """The Binding of a process, from what all processes on its node see.
 
-    Args:
-        masks: the CPUs that each process may use.
-        visible: the GPUs that each process sees; None: not known.
-        quota: CPUs whose time all together may use; None: no limit.
+    `masks`: the CPUs that each may use; `visible`: the GPUs that each sees, None: not known;
+    `quota`: CPUs whose time all together may use, None: no limit.
     """
     known = [gpus for gpus in visible if gpus is not None]
     first: list[int] | None = None

@@ -108,16 +108,10 @@ KINDS = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")
 
 
 class Rapl:
-    """All counters of a node, from the first sample on.
+    """All counters of a node, from the first sample on; `root` is the folder of powercap.
 
-    Args:
-        root: the folder of powercap.
-        clock: returns the time in seconds.
-        interval_s: seconds between two samples.
-
-    Attributes:
-        domains: names of what is counted, as in package-0 and package-0/dram.
-        unknown: why the energy is not known, or None.
+    `domains`: names of what is counted, as in package-0 and package-0/dram; `unknown`: why the
+    energy is not known, or None.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float], interval_s: float) -> None:

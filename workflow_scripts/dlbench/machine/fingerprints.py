@@ -23,11 +23,10 @@ PACKAGES = Path("results/packages")  # one list of packages for each digest
 def provenance(machines: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """The facts of its ranks' machine events that a record has.
 
-    `machines`: the events of each rank; a run that was resumed has several.
+    They are `hardware` and `software` by their digests, equal facts once; `ranks`, with the host
+    and the digests of each rank; the other facts of rank 0. {} if there are no events.
 
-    Returns:
-        `hardware` and `software` by their digests, equal facts once; `ranks`, with the host and
-        the digests of each rank; the other facts of rank 0. {} if there are no events.
+    `machines`: the events of each rank; a run that was resumed has several.
     """
     if not any(machines):
         return {}

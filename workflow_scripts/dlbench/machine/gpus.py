@@ -121,15 +121,7 @@ def throttle_reasons(mask: int) -> list[str]:
 
 
 def find_gpu(nvml: ModuleType, selector: int | str) -> Any:
-    """NVML's handle of a GPU.
-
-    Args:
-        nvml: the module pynvml.
-        selector: of `visible_gpus`.
-
-    Raises:
-        NVMLError: no GPU, or several, have this selector.
-    """
+    """NVML's handle of a GPU. Raises NVMLError: no GPU, or several, have this selector."""
     if isinstance(selector, int):
         return nvml.nvmlDeviceGetHandleByIndex(selector)
     try:
@@ -146,13 +138,7 @@ def find_gpu(nvml: ModuleType, selector: int | str) -> Any:
 class Gpu:
     """One GPU, sampled through NVML.
 
-    Args:
-        nvml: the module pynvml.
-        selector: of `visible_gpus`.
-        clock: returns the time in seconds.
-
-    Attributes:
-        error: why the last sample is empty, or None.
+    `error`: why the last sample is empty, or None.
     """
 
     def __init__(self, nvml: ModuleType, selector: int | str, clock: Callable[[], float]) -> None:
@@ -322,12 +308,7 @@ NONE: dict[str, Any] = {
 
 
 def gather_facts(selectors: Sequence[int | str], unknown: dict[str, str]) -> dict[str, Any]:
-    """Facts of the GPUs of a process.
-
-    Args:
-        selectors: of visible_gpus.
-        unknown: dictionary to which the reasons for facts that are None are added.
-    """
+    """Facts of the GPUs of a process; `unknown` gets the reasons for those that are None."""
     if not selectors:  # NVML takes long to start
         return NONE
     with _nvml(unknown) as nvml:

@@ -48,11 +48,7 @@ def short_host(name: str) -> str:
 
 
 class Files:
-    """The files below a root.
-
-    Attributes:
-        unknown: why a fact is None, by its name.
-    """
+    """The files below a root. `unknown` has by its name why a fact is None."""
 
     def __init__(self, root: str | Path = "/") -> None:
         self.root = Path(root)

@@ -101,11 +101,8 @@ _FIELD = re.compile(r"\{[a-z_]+\}?")
 
 
 class Variables(NamedTuple):
-    """Patterns of names of variables, as of a shell.
-
-    Attributes:
-        recorded: those that change the speed of training.
-        left_out: of these, those that are not recorded.
+    """Patterns of names of variables, as of a shell: those that change the speed of training are
+    recorded, and of these some are left out.
     """
 
     recorded: tuple[str, ...] = ()

@@ -66,9 +66,7 @@ class Try(NamedTuple):
 def largest(attempt: Callable[[int], Try], unit: int = 1) -> tuple[int, str]:
     """The largest batch that fits, and the reason that none is larger; 0 if none fits.
 
-    Args:
-        attempt: tries a batch.
-        unit: of which every batch is a multiple.
+    `attempt` tries a batch; every batch is a multiple of `unit`.
     """
     fitting: list[Try] = []
     high: int | None = None  # low, number and high count units
@@ -122,17 +120,15 @@ def find(
     processes: int = 1,
     memory_mb: int | None = None,
 ) -> dict[str, Any]:
-    """Find the largest batch of a search and write found.json.
+    """Find the largest batch of a search and write found.json; the tries lie beside it.
 
     Args:
-        output: found.json; the tries lie beside it.
         arguments: those of start_run.py, after its files, that try the least batch.
         messages: where the trainers' output goes.
         processes: of the run on each node, copies included.
         memory_mb: limit of the tries on a node, MiB; None: no such limit.
 
-    Raises:
-        Error: a try was ended from outside.
+    Raises Error: a try was ended from outside.
     """
     free = node_memory(memory_mb)
     tries: list[dict[str, Any]] = []
@@ -208,12 +204,9 @@ def node_memory(memory_mb: int | None = None) -> int | None:
 def judge(run: Run, record: dict[str, Any], processes: int, free: int | None) -> Try:
     """Decide by the record of a try whether its batch fits.
 
-    Args:
-        processes: of the run on a node, which share `free`.
-        free: bytes of memory on the node that the run may use; None if unknown.
+    `processes` of the run on a node share `free` bytes of its memory; None if unknown.
 
-    Raises:
-        Failed: it failed for another reason than memory or time.
+    Raises Failed: it failed for another reason than memory or time.
     """
     status, summary, batch = record["status"], record["summary"], run.batch_per_device
     if status in TOO_LARGE_STATUSES:
@@ -252,13 +245,9 @@ def _record_of_try(run, folder, arguments, messages, number):
 
 
 def arguments_for_batch(arguments: Sequence[str], run: Run, log: Path, number: int) -> list[str]:
-    """The arguments of start_run.py that try another batch, from those of the least batch.
+    """The arguments of start_run.py, after its files, that try another batch than the least.
 
-    Args:
-        arguments: after the files.
-        run: the try.
-        log: its log.
-        number: of the try, from 1.
+    `run` is the try; its `number` counts from 1.
     """
     changed, last = [], ""
     for word in arguments:

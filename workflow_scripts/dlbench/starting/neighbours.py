@@ -109,11 +109,8 @@ def _is_snakemake(command):
 class ProcessTree:
     """A process and its descendants, with those that carry a mark in their environment.
 
-    Args:
-        proc: the folder /proc.
-        pid: of the process at the top of the tree.
-        mark: variables with their values, as in `processes.mark`.
-        disks: whether to count the bytes of disks.
+    `mark`: variables with their values, as in `processes.mark`; `disks`: whether to count bytes of
+    disks.
     """
 
     def __init__(self, proc: Path, pid: int, mark: Mapping[str, str], disks: bool = True) -> None:

@@ -262,10 +262,7 @@ Point = tuple[float, float]  # seconds, watts
 class Meter:
     """A running meter, or the reason why there is none. It raises no errors.
 
-    Args:
-        command: as in the config; run without a shell.
-        log: of the run.
-        nodes: of the run; a meter reads one.
+    The command is run without a shell. A meter reads one node.
     """
 
     def __init__(self, command: str, log: Path, nodes: int = 1) -> None:

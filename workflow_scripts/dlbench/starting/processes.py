@@ -60,14 +60,9 @@ def end_leftovers() -> None:
 
 
 def is_of_run(process: Path, marked: dict[str, str]) -> bool:
-    """Whether a process trains for a run, wherever its parents are.
+    """Whether a process, a folder in /proc, trains for a run, wherever its parents are.
 
-    Args:
-        process: its folder in /proc.
-        marked: the `mark` of the run.
-
-    Raises:
-        OSError: it has ended, or belongs to another user.
+    `marked`: the `mark` of the run. Raises OSError: it has ended, or belongs to another user.
     """
     if not marked or (process / "comm").read_text().strip() in SHARED:
         return False
@@ -130,11 +125,9 @@ POLL_S = 0.02
 
 
 def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen[bytes]:
-    """Start a trainer in a session of its own.
+    """Start a trainer in a session of its own; its output is appended to the file `messages`.
 
-    Args:
-        log: of the run; it goes into the environment of the trainer's processes.
-        messages: the file to which the trainer's output is appended.
+    `log`: of the run; it goes into the environment of the trainer's processes.
     """
     with open(messages, "ab") as file:
         return subprocess.Popen(
@@ -183,12 +176,10 @@ def killed_for_memory() -> int:
 def _remaining_processes(trainer, log, known=frozenset()):
     """The processes of the trainer's session and those that are marked with its log; Linux only.
 
-    Args:
-        known: an earlier result. A process that is being ended loses its command line some time
-            before it is gone.
+    They are a set of (process id, start in ticks since the boot), as ids may be used again.
 
-    Returns:
-        A set of (process id, start in ticks since the boot); ids may be used again.
+    `known`: an earlier result. A process that is being ended loses its command line some time
+    before it is gone.
     """
     remaining, marked = set(), mark(log)
     for path in Path("/proc").glob("[0-9]*"):

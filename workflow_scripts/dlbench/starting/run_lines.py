@@ -48,9 +48,7 @@ def describe_end(
 ) -> str:
     """One phrase on the end of a run or an attempt: status, message, progress, time.
 
-    Args:
-        end: its status and message.
-        items_per_second: of the whole run, for one that completed; None: its latest steps'.
+    `items_per_second`: of the whole run, for one that completed; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
     has_steps = end["status"] in SUCCEEDED and costs.latest(log)

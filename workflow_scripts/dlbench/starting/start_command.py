@@ -211,9 +211,7 @@ def _in_an_image(run, trainer, form, device, binds, bound):
 def copies_command(run: Run, trainer: list[str], python: str, device: str) -> list[str]:
     """The command line that starts the command `trainer` once for each copy of a run on a node.
 
-    Args:
-        python: runs start_processes.py.
-        device: "cpu" or "gpu"; each copy gets its own cores or GPUs.
+    `python` runs start_processes.py. Each copy gets its own cores or GPUs, by `device`: cpu or gpu.
     """
     if device == "gpu":
         each = ["--gpus-each", str(run.devices_per_node)]
@@ -240,10 +238,7 @@ def address_variables(
     """Variables with which the processes of a run reach one another's nodes, without a proxy.
 
     If the name of a node does not resolve, the scheduler's address of the node is used.
-
-    Args:
-        node_address: pattern of the nodes' addresses, as in {node}-ib0; None: their names.
-        environ: with the variables of the scheduler's job.
+    `node_address`: pattern of the nodes' addresses, as in {node}-ib0; None: their names.
     """
     job = schedulers.job(environ)
     scheduler = job and plugins.load("schedulers", job[0])

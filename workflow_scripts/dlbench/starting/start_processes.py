@@ -37,12 +37,9 @@ FORWARDED = tuple(getattr(signal, f"SIG{name}") for name in ("TERM", "INT", "HUP
 def run(jobs: dict[str, int], command: list[str]) -> int:
     """Start `command` once per task and wait for all.
 
-    Args:
-        jobs: number of tasks of each kind of job, as in {"chief": 1, "worker": 2}.
-        command: what each task runs.
+    `jobs`: number of tasks of each kind of job, as in {"chief": 1, "worker": 2}.
 
-    Returns:
-        Exit code of the first task that failed, 0 if none did.
+    Returns the exit code of the first task that failed, 0 if none did.
     """
     hosts = os.environ.get("DLBENCH_POD_HOSTS", LOOPBACK).split(",")
     pod = int(os.environ["JOB_COMPLETION_INDEX"]) if "DLBENCH_POD_HOSTS" in os.environ else 0
@@ -114,17 +111,13 @@ def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: i
     """Start `command` once for each copy and wait for all.
 
     Args:
-        count: how many copies.
-        command: what each copy runs.
         cores_each: cores of each copy, of those that this process may use; 0: all.
         gpus_each: GPUs that each copy sees, of those in this process's CUDA_VISIBLE_DEVICES, or of
             all in order if it is unset; 0: those that this process sees.
 
-    Returns:
-        Exit code of the first copy that failed, 0 if none did.
+    Returns the exit code of the first copy that failed, 0 if none did.
 
-    Raises:
-        Error: there are too few cores or GPUs.
+    Raises Error: there are too few cores or GPUs.
     """
     popen_options: dict[tuple[str, int], dict[str, Any]] = {
         ("copy", index): {"env": os.environ | {"DLBENCH_COPY": str(index)}}
@@ -160,8 +153,7 @@ def supervise(
         failed_elsewhere: returns (exit code, message) if processes elsewhere, which these need,
             have failed; else None.
 
-    Returns:
-        Exit code of the first that failed, 0 if none did.
+    Returns the exit code of the first that failed, 0 if none did.
     """
     received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in FORWARDED}

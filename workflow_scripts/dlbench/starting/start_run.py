@@ -37,17 +37,13 @@ SKIPPING_ERRORS = (trainer_image.Unusable, start_command.NoAddress, start_comman
 def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     """Start the trainer of one run under supervision and write the run's record.
 
-    Args:
-        options: the flags of start_run.py.
-        watch: of this node, started before anything else.
+    `watch`: of this node, started before anything else.
 
-    Returns:
-        An argument of sys.exit: 0 if there is a result, 1 or a message if another attempt is
-        needed, and AGAIN if that attempt is to be made in this process.
+    Returns an argument of sys.exit: 0 if there is a result, 1 or a message if another attempt is
+    needed, and AGAIN if that attempt is to be made in this process.
 
-    Raises:
-        Error: processes of a killed attempt cannot be ended, or Snakemake did not enter the
-            container.
+    Raises Error: processes of a killed attempt cannot be ended, or Snakemake did not enter the
+    container.
     """
     _restore_secrets(options)
     run = Run.from_json(options.spec)
