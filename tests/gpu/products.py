@@ -9,7 +9,7 @@ import json
 import sys
 
 from benchmarks import training_step
-from dlbench.baselines import one_device
+from dlbench.baselines import measure_baselines
 from dlbench.common import plugins
 from dlbench.trainer import calibration
 
@@ -27,7 +27,7 @@ def main():
         made = engine(spec, strategy, None)
         kernels = made.kernels()
         attained = calibration.measure(kernels, lasting_s=LASTING_S)
-        copies = list(one_device.host_copies(kernels, made.gpu_count))
+        copies = list(measure_baselines.host_copies(kernels, made.gpu_count))
         results[precision] = attained | {"from_host_gb_per_s": copies[-1].get("value")}
     print(json.dumps(results))
 

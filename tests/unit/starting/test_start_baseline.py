@@ -49,7 +49,7 @@ def test_a_command_that_writes_its_file_is_a_result(tmp_path, capsys):
     [
         ("import sys; sys.exit('error: no horovod here')", "exit code 1): error: no horovod here"),
         ("print('well')", "exit code 0): well"),
-        ("import os; os.kill(os.getpid(), 9)", "killed by signal 9): no message"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL): no message"),
     ],
 )
 def test_without_a_file_or_with_a_failure_it_says_why(tmp_path, code, how):
@@ -90,7 +90,7 @@ def test_one_that_hangs_on_a_named_node_is_a_result_too(tmp_path):
 def test_what_a_signal_ended_on_a_named_node_is_no_result(tmp_path):
     run = dataclasses.replace(RUN, node=hardware.short_host(socket.gethostname()))
     given = options(tmp_path, "import os; os.kill(os.getpid(), 9)", run)
-    assert "killed by signal 9" in start_baseline.start(given)
+    assert "killed by SIGKILL" in start_baseline.start(given)
     assert not given.output.exists()
 
 

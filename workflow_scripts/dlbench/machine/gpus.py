@@ -196,12 +196,7 @@ class Gpu:
 
     def _query(self, name, *arguments):
         """The result of a call of NVML for this GPU; None if the driver or pynvml lacks it."""
-        if self._handle is None:
-            return None
-        try:
-            return getattr(self._nvml, name)(self._handle, *arguments)
-        except Exception:
-            return None
+        return None if self._handle is None else _quiet(self._nvml, name, self._handle, *arguments)
 
 
 def _count_others(processes):

@@ -301,9 +301,9 @@ class Meter:
         """Kill the command and all processes of its session."""
         if not self._process or self._ended:
             return
-        if self._process.poll() is not None:
+        if (code := self._process.poll()) is not None:
             self._thread.join(GRACE_S)  # what it printed last
-            self._trouble = self._trouble or f"it ended during the run, exit code {self._code()}"
+            self._trouble = self._trouble or f"it ended during the run, exit code {code}"
         self._ended = True
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(OSError):
@@ -402,9 +402,6 @@ class Meter:
                 f"{self._first_unreadable!r}"
             )
         return "; ".join(problems)
-
-    def _code(self):
-        return self._process.returncode if self._process else None
 
 
 @contextlib.contextmanager

@@ -140,6 +140,17 @@ def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen
         )
 
 
+def describe_exit(returncode: int) -> str:
+    """How a process ended, by subprocess's return code.
+
+    >>> describe_exit(3), describe_exit(-9)
+    ('exit code 3', 'killed by SIGKILL')
+    """
+    if returncode < 0:
+        return f"killed by {signal.Signals(-returncode).name}"
+    return f"exit code {returncode}"
+
+
 def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
     """End the trainer and every process that it started.
 

@@ -44,7 +44,7 @@ def start(options: argparse.Namespace) -> int | str:
     process = processes.start(command_line, options.output, options.messages)
     try:
         code = process.wait(limit_s if limit_s < float("inf") else None)
-        ended = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+        ended = processes.describe_exit(code)
     except subprocess.TimeoutExpired:
         ended, timed_out = f"stopped after {limit_s:g} s", True
     finally:

@@ -281,10 +281,9 @@ def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
     here = " or ".join(dict.fromkeys(names))
     remedy = "only the profile of a cluster sends runs to other nodes (docs/clusters.md)"
     if job:
+        asked = "these nodes and chose others" if run.nodes > 1 else "that node and chose another"
         by = schedulers.display_name(job[0])
-        remedy = f"{by} was asked for that node and chose another; see the job's options"
-        if run.nodes > 1:
-            remedy = f"{by} was asked for these nodes and chose others; see the job's options"
+        remedy = f"{by} was asked for {asked}; see the job's options"
     raise WrongNode(f"expected node {run.node}, found {here}: {remedy}")
 
 

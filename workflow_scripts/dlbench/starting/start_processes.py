@@ -25,6 +25,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common.files import atomic_write
 from dlbench.machine import gpus
+from dlbench.starting import processes
 
 LOOPBACK = "127.0.0.1"
 POLL_S = 0.05
@@ -157,13 +158,13 @@ def supervise(
     """
     received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in FORWARDED}
-    processes: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+    tasks: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
     try:
         for name, options in popen_options.items():
-            processes[name] = subprocess.Popen(command, **options)
-        code, message = _wait(processes, received, last_s, failed_elsewhere)
+            tasks[name] = subprocess.Popen(command, **options)
+        code, message = _wait(tasks, received, last_s, failed_elsewhere)
     finally:
-        _end(processes.values())
+        _end(tasks.values())
         for number, handler in before.items():
             signal.signal(number, handler)
     if message:
@@ -172,7 +173,7 @@ def supervise(
     return code
 
 
-def _wait(processes, received, last_s, failed_elsewhere):
+def _wait(tasks, received, last_s, failed_elsewhere):
     """Wait until all have ended, one has failed here or elsewhere, or the first ended long ago.
 
     Returns (exit code, message).
@@ -183,15 +184,13 @@ def _wait(processes, received, last_s, failed_elsewhere):
             return 128 + signal.SIGTERM, "what started these processes is gone; they are ended"
         while received:
             number = received.pop(0)
-            for process in processes.values():
+            for process in tasks.values():
                 with contextlib.suppress(ProcessLookupError):
                     process.send_signal(number)
-        codes = {name: process.poll() for name, process in processes.items()}
+        codes = {name: process.poll() for name, process in tasks.items()}
         for (job, index), code in codes.items():
             if code:
-                reason = (
-                    f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-                )
+                reason = processes.describe_exit(code)
                 message = f"{job} {index} failed ({reason}); the others are ended"
                 return (code if code > 0 else 128 - code), message
         if None not in codes.values():
@@ -206,10 +205,10 @@ def _wait(processes, received, last_s, failed_elsewhere):
         time.sleep(POLL_S)
 
 
-def _end(processes):
+def _end(tasks):
     """End all processes that still run, by SIGTERM, then SIGKILL."""
     for number, patience_s in ((signal.SIGTERM, TERM_TIMEOUT_S), (signal.SIGKILL, TERM_TIMEOUT_S)):
-        left = [process for process in processes if process.poll() is None]
+        left = [process for process in tasks if process.poll() is None]
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)

@@ -318,12 +318,11 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     """
     took_step = _took_step(run)
     if stopped_by in (TIME_LIMIT, HANG):
-        message = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
+        message = f"stopped at time_limit_s, {run.time_limit_s:g} s"
         if stopped_by == HANG:
-            message = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
-            if run.output:
-                message = f"hung: no output for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
-        elif run.stop_signal:
+            message = f"hung: no {'output' if run.output else 'step'} for {run.hang_limit_s:g} s"
+        message += f"; {_progress_of_all(run)}"
+        if stopped_by == TIME_LIMIT and run.stop_signal:
             within = f"within {run.stop_grace_s:g} s of {run.stop_signal}"
             message += f"; it {'ended' if returncode >= 0 else 'did not end'} {within}"
         if run.output:
@@ -341,14 +340,9 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
     last_lines = run_lines.last_printed(run.messages, printed_bytes, 1 if took_step else 3)
-    exit_text = (
-        f"killed by {signal.Signals(-returncode).name}"
-        if returncode < 0
-        else f"exit code {returncode}"
-    )
-    if took_step:
-        return "failed", f"the trainer ended without a word ({exit_text}): {last_lines}", True
-    message = f"the trainer ended without a word before its first step ({exit_text}): {last_lines}"
+    exit_text = processes.describe_exit(returncode)
+    when = "" if took_step else " before its first step"
+    message = f"the trainer ended without a word{when} ({exit_text}): {last_lines}"
     return "failed", message, True
 
 
