@@ -59,7 +59,7 @@ onerror:
     if STARTED.is_main:
         fates.settle_links()
         if scheduler():
-            cluster_job.cancel_leftover_jobs(scheduler(), timeout_s=0)
+            cancel_open_jobs()
         status = tools.dlbench_command("status")
         print(plan.FAILURE_MESSAGE.format(status=status), file=sys.stderr)
 

@@ -60,10 +60,8 @@ except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
 JOBS = jobs.Submitting(PLAN)
-# For cluster_job.py, by which the profiles submit jobs: its location, and the id of this start.
+# The location of cluster_job.py, by which the profiles submit jobs.
 os.environ.update(DLBENCH_HOME=str(own_code.PROJECT), DLBENCH_PYTHON=sys.executable)
-if PLAN.new_session:
-    os.environ.update(DLBENCH_START=PLAN.new_session["id"])
 # For the container directive, whose command-line arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 # Once for all runs of a job.

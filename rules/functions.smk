@@ -3,6 +3,7 @@
 Needs common.smk: the plan.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -33,6 +34,22 @@ def scheduler():
     return jobs.scheduler(STARTED.executor, STARTED.submit_command)
 
 
+@functools.cache
+def leftover_jobs():
+    """The flags with the jobs of an earlier start: called before this one submits the first."""
+    if not scheduler():
+        return []
+    found = schedulers.runs_of_jobs(scheduler(), Path())
+    return ["--scheduler", scheduler(), "--leftover-jobs", *found]
+
+
+def cancel_open_jobs():
+    """Cancel all jobs of this folder; the next start waits for their ends."""
+    with contextlib.suppress(Error):
+        job_ids = schedulers.runs_of_jobs(scheduler(), Path())
+        cluster_job.cancel_jobs(scheduler(), job_ids, timeout_s=0)
+
+
 @once
 def report_plan():
     """Print what is to be done, and why. The first function of a rule to be called does this."""
@@ -61,9 +78,12 @@ def check_cluster():
     if not STARTED.is_main or STARTED.executor is None:
         return
     try:
-        JOBS.check_cluster(scheduler(), profile_value, baselines_join())
+        JOBS.check_cluster(
+            scheduler(), profile_value, baselines_join(), STARTED.status_checks
+        )
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")
+    leftover_jobs()
 
 
 def baselines_join():

@@ -7,6 +7,7 @@ Each start has a new session, so Snakemake makes again what has the session's fi
 """
 
 import json
+import shlex
 
 from dlbench.common import name_patterns
 from dlbench.plan.plan import unfinished_session
@@ -31,14 +32,14 @@ rule start_session:
         "../envs/workflow.yaml"
     params:
         session=lambda w, output: json.dumps(PLAN.new_session),
-        scheduler=lambda w, output: f"--scheduler {scheduler()}" if scheduler() else "",
+        leftover=lambda w, output: shlex.join(leftover_jobs()),
         sentinels=lambda w, output: json.dumps(
             [run.values() for run in PLAN.sentinels.runs]
         ),
         config=lambda w, output: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
         program("dlbench start-session") + " {params.session:q} --output {output:q}"
-        " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.scheduler}"
+        " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.leftover}"
         " 2>&1 | tee {log:q} >&2"
 
 

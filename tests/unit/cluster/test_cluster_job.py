@@ -218,32 +218,20 @@ def test_a_job_waits_to_be_submitted_while_there_are_as_many_as_there_may_be(
     assert printed.count("Slurm refused its job") == printed.count("wait until there may be") == 1
 
 
-def test_jobs_that_are_left_are_cancelled_and_those_that_have_ended_are_not(folder):
-    for job_id in ("4", "5"):
+def test_of_the_jobs_of_an_earlier_start_those_that_have_not_ended_are_cancelled(folder):
+    for job_id in ("4", "5", "6"):
         (cluster_job.FOLDER / job_id).touch()
     ended("4", 0)
-    assert cluster_job.cancel_leftover_jobs("sge") == ["5"]
-    assert Path("deleted").read_text() == "5\n" and [*watched_runs(Path())] == []
-    assert cluster_job.cancel_leftover_jobs("sge") == []
-
-
-def test_jobs_of_this_start_are_left_alone(folder, program, monkeypatch):
-    program("qsub", script="#!/bin/sh\necho $NUMBER\n")
-    resources = RESOURCES | {"pe": "smp"}
-    script = job_script(folder, {"rule": "theirs", "threads": 1, "resources": resources})
-    for number, start_id in (("7", "earlier"), ("8", "this")):
-        monkeypatch.setenv("NUMBER", number)
-        monkeypatch.setenv(cluster_job.START, start_id)
-        assert cluster_job.submit("sge", script) == number
-    assert cluster_job.cancel_leftover_jobs("sge", except_start="this") == ["7"]
-    assert [*watched_runs(Path())] == ["8"]
+    assert cluster_job.cancel_jobs("sge", ["5", "4"]) == ["5"]
+    assert Path("deleted").read_text() == "5\n" and [*watched_runs(Path())] == ["6"]
+    assert cluster_job.cancel_jobs("sge", []) == []
 
 
 def test_a_cancelled_job_that_does_not_end_is_named(folder, program):
     (cluster_job.FOLDER / "7").touch()
     program("qstat", ALIVE)
     with pytest.raises(Error, match="were cancelled and do not end: 7"):
-        cluster_job.cancel_leftover_jobs("sge", timeout_s=0)
+        cluster_job.cancel_jobs("sge", ["7"], timeout_s=0)
 
 
 @pytest.mark.parametrize("name", plugins.names("schedulers"))

@@ -287,3 +287,28 @@ def test_schedulers_get_plain_values_and_the_executor_slurm_only_several_tasks_a
     asked = jobs.resources(ask())
     assert asked.pop("mpi") is None and all(isinstance(one, (int, str)) for one in asked.values())
     assert jobs.resources(ask(strategy="multiworker", launcher="srun", nodes=2))["mpi"] == 1
+
+
+def test_the_executor_slurm_gets_what_it_has_no_resource_for_as_options():
+    assert jobs.resources(ask(kind="cpu"))["slurm_extra"] == "--exclusive"
+    of_gpus = {"gpu_request": "gpu:a100", "exclusive": False, "extra": "--hint=nomt"}
+    site = CLUSTER | {"job": CLUSTER["job"] | of_gpus}
+    wide = {"strategy": "horovod", "launcher": "srun", "devices_per_node": 4, "nodes": 2}
+    asked = jobs.resources(ask(site=site, node="n3", **wide))["slurm_extra"]
+    assert asked == "--ntasks-per-node=4 --gpus-per-node=a100:4 --nodelist=n3 --hint=nomt"
+
+
+@pytest.mark.parametrize(
+    ("program", "first_s", "forgets_after_s", "remedy"),
+    [
+        ("sacct", 40, None, ""),
+        ("sacct", 40, 300, "add --slurm-status-command squeue"),
+        ("squeue", 40, 120, ""),
+        ("squeue", 40, 60, "add --slurm-init-seconds-before-status-checks 20"),
+    ],
+)
+def test_a_slurm_whose_jobs_the_executor_would_never_see_end_is_refused(
+    program, first_s, forgets_after_s, remedy
+):
+    reason = jobs.describe_status(program, first_s, forgets_after_s)
+    assert reason.endswith(remedy) and bool(reason) == bool(remedy)

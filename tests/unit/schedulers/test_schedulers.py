@@ -114,6 +114,23 @@ def test_slurm_is_asked_for_gpus_by_node_and_for_the_node_of_a_run():
     assert slurm.job_id("welcome to our site\n17;here\n") == "17"
 
 
+def test_jobs_of_a_folder_by_the_executor_slurm_are_those_of_our_rules(program, tmp_path):
+    program("squeue", "\n".join([
+        f"5|rule_train_wildcards_lenet5-b4|{tmp_path}",
+        f"6|rule_dlbench_convert_dataset_wildcards_digits|{tmp_path}",
+        f"7|rule_bundle12|{tmp_path}",
+        "8|rule_train_wildcards_lenet5-b4|/another",
+        f"9|rule_theirs_wildcards_x|{tmp_path}",
+        f"10|(null)|{tmp_path}",
+    ]))  # fmt: skip
+    found = {"5": "lenet5-b4", "6": "digits", "7": ""}
+    assert slurm.jobs_of_folder(tmp_path) == found
+    (tmp_path / schedulers.WATCHED).mkdir(parents=True)
+    (tmp_path / schedulers.WATCHED / "3").write_text("cnn12-b8")
+    assert schedulers.runs_of_jobs("slurm", tmp_path) == found | {"3": "cnn12-b8"}
+    assert schedulers.runs_of_jobs("pbs", tmp_path) == {"3": "cnn12-b8"}
+
+
 def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program, tmp_path):
     program("squeue", "7|RUNNING")
     arguments = tmp_path / "arguments"

@@ -12,10 +12,10 @@ states of jobs.
   that was killed. So leftover jobs are cancelled when a start fails and before the next one
   trains anything.
 
-.snakemake/cluster_jobs has ID for each watched job, with the id of its run and of the start's
-session, one a line; ID.end with its exit code; ID.lost, whose date is when the scheduler first did
-not know the job; answer.json, the last answer of the scheduler; and full.json, with the process id
-of the start that has said that there may be no more jobs.
+.snakemake/cluster_jobs has ID for each watched job, with the id of its run; ID.end with its exit
+code; ID.lost, whose date is when the scheduler first did not know the job; answer.json, the last
+answer of the scheduler; and full.json, with the process id of the start that has said that there
+may be no more jobs.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,7 +40,6 @@ LOGS = Path("results/logs/cluster")
 LOST_S = 60.0
 CACHE_S = 5.0
 FULL_S = 10.0  # between tries to submit a job where there may be no more
-START = "DLBENCH_START"  # the variable with the id of the session of a start
 CANCEL_TIMEOUT_S = 180.0  # supervisors may write a last checkpoint
 # Variables of the job in which Snakemake itself may run: sbatch and qsub read options from them.
 JOB_VARIABLES = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
@@ -72,7 +72,7 @@ def submit(scheduler: str, script: str | Path) -> str:
             time.sleep(FULL_S)
     job_id = module.job_id(printed) if hasattr(module, "job_id") else printed.split()[-1]
     run_id = _properties(script).get("wildcards", {}).get("run_id", "")
-    (FOLDER / job_id).write_text(f"{run_id}\n{os.environ.get(START, '')}\n")
+    (FOLDER / job_id).write_text(run_id)
     return job_id
 
 
@@ -104,24 +104,14 @@ def status(scheduler: str, job_id: str) -> str:
     return state
 
 
-def cancel_leftover_jobs(
-    scheduler: str, timeout_s: float = CANCEL_TIMEOUT_S, except_start: str | None = None
+def cancel_jobs(
+    scheduler: str, job_ids: Collection[str], timeout_s: float = CANCEL_TIMEOUT_S
 ) -> list[str]:
-    """Cancel the jobs that are watched and have not ended, and wait for their end.
+    """Cancel those of some jobs that have not ended, and wait for their end, at most `timeout_s`.
 
-    Args:
-        timeout_s: the longest wait.
-        except_start: session id of a start whose jobs are not cancelled.
-
-    Returns:
-        The ids of the jobs.
-
-    Raises:
-        Error: they do not end.
+    Returns their ids. Raises Error: they do not end.
     """
-    ids = sorted(watched_runs(Path()))
-    earlier = [key for key in ids if except_start is None or _start_of(key) != except_start]
-    left = [job_id for job_id in earlier if _exit_code(job_id) is None]
+    left = sorted(job_id for job_id in job_ids if _exit_code(job_id) is None)
     if left:
         _cancel(scheduler, left)
     deadline = time.monotonic() + timeout_s
@@ -131,16 +121,9 @@ def cancel_leftover_jobs(
                 f"jobs of an earlier start were cancelled and do not end: {', '.join(running)}"
             )
         time.sleep(1)
-    for job_id in earlier:
+    for job_id in job_ids:
         _forget(job_id)
     return left
-
-
-def _start_of(job_id):
-    """The id of the session in whose start a job was submitted; "" if unknown."""
-    with contextlib.suppress(OSError, IndexError):
-        return (FOLDER / job_id).read_text().split("\n")[1]
-    return ""
 
 
 def _running(scheduler, job_ids):

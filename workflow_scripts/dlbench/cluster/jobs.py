@@ -110,7 +110,15 @@ def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
 
 
 def resources(job: Job) -> dict[str, Any]:
-    """A job as resources of Snakemake, which cluster_job.py reads."""
+    """A job as resources of Snakemake, which cluster_job.py and the executor slurm read."""
+    gpus = ":".join([*job.gpu_request.split(":")[1:], str(job.gpus_per_node)])
+    options = {
+        f"--ntasks-per-node={job.tasks_per_node}": job.tasks > 1,
+        f"--gpus-per-node={gpus}": job.gpus_per_node,
+        "--exclusive": job.exclusive,
+        f"--nodelist={job.node}": job.node,
+        job.extra: job.extra,
+    }
     return {
         "nodes": job.nodes,
         "tasks": job.tasks,
@@ -124,6 +132,8 @@ def resources(job: Job) -> dict[str, Any]:
         "gpu_request": job.gpu_request,
         "extra": job.extra,
         "node": job.node,
+        # What the executor slurm has no other resources for; its `gpu` divides tasks by GPUs.
+        "slurm_extra": " ".join(option for option, is_needed in options.items() if is_needed),
     }
 
 
@@ -342,7 +352,8 @@ def scheduler(executor: str | None, submit_command: str | None) -> str | None:
         executor: of Snakemake; None if jobs run on this machine.
         submit_command: of the executor cluster-generic; the name is part of it.
     """
-    names = re.findall(r"\w+", submit_command or "") if executor == "cluster-generic" else []
+    words = {"cluster-generic": submit_command, "slurm": "slurm"}.get(executor or "")
+    names = re.findall(r"\w+", words or "")
     return next((name for name in names if name in plugins.names("schedulers")), None)
 
 
@@ -355,6 +366,31 @@ def describe_python() -> str:
         f"{sys.executable} has a space, so that no job would start: move the clone to a path "
         "without spaces"
     )
+
+
+def describe_status(program: str, first_s: int, forgets_after_s: int | None) -> str:
+    """Why the executor slurm would never notice the end of a job; "" if it would.
+
+    It takes squeue only if jobs that have ended are known for three times `first_s`, else sacct.
+
+    Args:
+        program: that it is told to use, sacct or squeue.
+        first_s: seconds before it first asks for the state of jobs.
+        forgets_after_s: seconds for which a Slurm without accounting knows them; None with it.
+    """
+    if forgets_after_s is None:
+        return ""
+    if program == "sacct":
+        return (
+            "this Slurm keeps no accounts, so the executor slurm would never see its jobs end: "
+            "add --slurm-status-command squeue"
+        )
+    if forgets_after_s < 3 * first_s:
+        return (
+            f"this Slurm keeps no accounts and forgets jobs {forgets_after_s} s after their end: "
+            f"add --slurm-init-seconds-before-status-checks {forgets_after_s // 3}"
+        )
+    return ""
 
 
 class Submitting:
@@ -439,6 +475,7 @@ class Submitting:
         name: str | None,
         profile_value: Callable[[str, str], Any],
         baselines_join: bool = False,
+        status_checks: tuple[str, int] | None = None,
     ) -> None:
         """Check that a scheduler would accept all jobs of this start.
 
@@ -446,6 +483,8 @@ class Submitting:
             name: of a file in schedulers/; None if Snakemake submits to something else.
             profile_value: (rule, resource) -> the value in the profile, or None.
             baselines_join: whether baselines of a node share the job of its runs.
+            status_checks: of the executor slurm: the program that tells the state of jobs, and
+                the seconds before it is first asked.
 
         Raises:
             Error: a job would be refused or could not start, or the scheduler does not answer.
@@ -460,6 +499,8 @@ class Submitting:
             raise Error(reason)
         module = plugins.load("schedulers", name)
         queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
+        if status_checks and (reason := describe_status(*status_checks, module.forgets_after_s())):
+            raise Error(reason)
         # With the full time limit; the memory of later attempts is limited to that of a node.
         labels = plan.labels
         training = [(labels[run.id], self._request(run, 1, None, None)) for run in plan.to_train]

@@ -166,6 +166,7 @@ def add_start_session(parser: argparse.ArgumentParser) -> None:
         "--sentinels", type=json.loads, default=[], help="values of the runs it repeats, as JSON"
     )
     parser.add_argument("--scheduler", help="the one that gets the jobs, if any")
+    parser.add_argument("--leftover-jobs", nargs="*", default=[], help="ids of an earlier start's")
 
 
 def start_session(args: argparse.Namespace) -> None:
@@ -183,10 +184,8 @@ def start_session(args: argparse.Namespace) -> None:
 
     # Before it is planned: they may end runs.
     this = args.session["id"]
-    if args.scheduler and (
-        cancelled := cluster_job.cancel_leftover_jobs(args.scheduler, except_start=this)
-    ):
-        print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
+    if args.scheduler and (left := cluster_job.cancel_jobs(args.scheduler, args.leftover_jobs)):
+        print(f"cancelled jobs that an earlier start left behind: {', '.join(left)}")
     chosen = sentinels.of_values(args.sentinels)
     settings = config.read_merged_config(args.config_json) or {}
     planning.make_plan(settings, lambda *_: chosen).start_session(args.session)

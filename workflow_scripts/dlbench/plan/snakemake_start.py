@@ -63,6 +63,17 @@ READ = {
         None,
         "jobs that a killed Snakemake left in a queue are not cancelled",
     ),
+    "executor_settings.status_command": Attribute(
+        "the executor slurm notices the end of jobs by sacct or squeue, of which this Slurm may "
+        "not know jobs that have ended",
+        None,
+        "nothing checks whether the executor slurm can notice the end of jobs",
+    ),
+    "executor_settings.init_seconds_before_status_checks": Attribute(
+        "the executor slurm uses squeue only if jobs are known for three times as long",
+        40,
+        "nothing checks whether the executor slurm can notice the end of jobs",
+    ),
     "deployment_settings.deployment_method": Attribute(
         "with --sdm conda programs are started by the Python of envs/workflow.yaml",
         (),
@@ -205,6 +216,17 @@ class SnakemakeStart:
         """The submit command of the executor cluster-generic; "" of others."""
         is_generic = self.executor == "cluster-generic"
         return (self._read("executor_settings.submit_cmd") or "") if is_generic else ""
+
+    @functools.cached_property
+    def status_checks(self) -> tuple[str, int] | None:
+        """Of the executor slurm: the program that tells the state of jobs, and its first wait, s.
+
+        None of other executors.
+        """
+        if self.executor != "slurm":
+            return None
+        names = ("status_command", "init_seconds_before_status_checks")
+        return tuple(self._read(f"executor_settings.{name}") for name in names)
 
     @functools.cached_property
     def uses_conda(self) -> bool:

@@ -248,11 +248,12 @@ def _supervised_here(_second):
 
 def waiting_reasons(folder: Path) -> dict[str, str]:
     """{run id: why its job waits}, from all schedulers of this machine."""
-    reasons, runs = {}, schedulers.watched_runs(folder)
+    reasons = {}
     for name in plugins.names("schedulers"):
         module = plugins.load("schedulers", name)
         if tools.missing_program([(program,) for program in module.PROGRAMS]):
             continue
+        runs = schedulers.runs_of_jobs(name, folder)
         for job_id, reason in module.waiting(runs).items():
             name_shown = schedulers.display_name(name)
             reasons[runs[job_id]] = f"{name_shown} has not started job {job_id}: {reason}"
@@ -281,7 +282,8 @@ def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> N
 
 def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
     """Messages on reasons that do not pass by themselves; `reported` keeps each from a repeat."""
-    module, runs = plugins.load("schedulers", scheduler), schedulers.watched_runs(folder)
+    module = plugins.load("schedulers", scheduler)
+    runs = schedulers.runs_of_jobs(scheduler, folder)
     jobs_by_reason: dict[str, list[str]] = {}
     for job_id, reason in module.waiting(runs).items():
         if not reason.startswith(module.NORMAL_REASONS) and reason not in reported:

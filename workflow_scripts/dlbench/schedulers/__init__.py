@@ -27,6 +27,8 @@ and may define:
     queue_times(job_id): (submission, start) of a running job in seconds since 1970; None if the
         scheduler does not say. Raises Error if it does not answer, ValueError if its output has
         another form.
+    jobs_of_folder(folder): {job id: id of its run, or ""} of the jobs that wait or run and that
+        Snakemake submitted from a folder by another executor than cluster-generic.
     variables(job_id): its variables that name the nodes of a job, for processes that lost them.
     waiting(job_ids): {job id: why it waits} of the jobs that have not started; {} if it does not
         answer.
@@ -328,11 +330,18 @@ def output_of(command: Sequence[str]) -> str:
     return completed.stdout
 
 
+def runs_of_jobs(scheduler: str, folder: Path) -> dict[str, str]:
+    """{job id: id of its run, or ""} of the jobs submitted from a folder, by any executor."""
+    module = plugins.load("schedulers", scheduler)
+    others = module.jobs_of_folder(folder) if hasattr(module, "jobs_of_folder") else {}
+    return watched_runs(folder) | others
+
+
 def watched_runs(folder: Path) -> dict[str, str]:
     """{job id: id of its run, or ""} of the jobs that cluster_job.py submitted and watches."""
     paths = (path for path in (folder / WATCHED).glob("*") if path.suffix not in WATCH_SUFFIXES)
     runs = {}
     for path in paths:
         with contextlib.suppress(OSError):  # the job has just ended
-            runs[path.name] = path.read_text().partition("\n")[0].strip()
+            runs[path.name] = path.read_text().strip()
     return runs

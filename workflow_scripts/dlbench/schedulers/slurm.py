@@ -1,5 +1,6 @@
 """Slurm."""
 
+import contextlib
 import getpass
 import re
 from collections.abc import Collection, Mapping
@@ -29,6 +30,12 @@ OPTIONS = {
     "slurm_partition": "partition", "slurm_account": "account", "constraint": "constraint",
     "qos": "qos", "reservation": "reservation",
 }  # fmt: skip
+# Jobs of our rules in the comment that Snakemake's executor slurm gives them; a module may put a
+# prefix before the names of rules.
+OUR_COMMENT = re.compile(
+    r"rule_\w*?(?:train|convert_dataset|find_batch|measure_baseline|bundle\d+)"
+    r"(?:_wildcards_(?P<wildcards>.+))?"
+)
 
 # BeginTime is the reason of a job that Slurm has requeued.
 NORMAL_REASONS = ("None", "Priority", "Resources", "BeginTime", "Cleaning", "Prolog")
@@ -117,6 +124,20 @@ def variables(job_id: str) -> dict[str, str]:
         "SLURM_NODELIST": found["NodeList"],
         "SLURM_TASKS_PER_NODE": f"{max(1, tasks // nodes)}(x{nodes})",
     }
+
+
+def jobs_of_folder(folder: Path) -> dict[str, str]:
+    """{job id: id of its run, or ""} of the jobs that the executor slurm submitted there."""
+    command = ["squeue", "--me", "--noheader", "--format=%i|%k|%Z"]
+    found = {}
+    with contextlib.suppress(Error):
+        for line in output_of(command).splitlines():
+            job_id, _, rest = line.partition("|")
+            comment, _, its_folder = rest.partition("|")
+            ours = OUR_COMMENT.fullmatch(comment)
+            if ours and Path(its_folder) == folder.resolve():
+                found[job_id] = ours["wildcards"] or ""
+    return found
 
 
 def waiting(job_ids: Collection[str]) -> dict[str, str]:
