@@ -37,8 +37,10 @@ def kernel(tmp_path):
     return made
 
 
-def watch(kernel, cpus=(0, 1, 2, 3), **how):
-    return Watch(MARK, pid=US, root=kernel.root, cpus=cpus, **how)
+def watch(kernel, cpus=(0, 1, 2, 3), share=None, device_cores=None):
+    made = Watch(pid=US, root=kernel.root, cpus=cpus)
+    made.set_run(MARK, share, device_cores)
+    return made
 
 
 def values(watch, kernel, elapsed_s, log=None):
@@ -598,7 +600,8 @@ def test_a_signal_ends_the_waiting_at_once_and_leaves_nothing(tmp_path, busy, nu
 
 @pytest.mark.quick
 def test_what_passed_before_is_the_first_look_at_others():
-    watch = neighbours.Watch({}, share=1e6)
+    watch = neighbours.Watch()
+    watch.set_run({}, 1e6, None)
     time.sleep(neighbours.FIRST_LOOK_S)
     watch.wait_for_quiet(60, lambda: False, pytest.fail)
     assert watch.waited_s < neighbours.FIRST_LOOK_S / 2

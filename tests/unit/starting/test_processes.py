@@ -125,9 +125,3 @@ def test_beside_what_cannot_be_ended_nothing_is_started(start, monkeypatch):
         ):
             processes.end_leftovers()
     processes.end_leftovers()
-
-
-def test_the_mark_is_the_variable_that_gpu_samples_look_for():
-    from dlbench.machine import gpus
-
-    assert gpus.SUPERVISOR == processes.VARIABLE

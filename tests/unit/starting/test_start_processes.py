@@ -315,14 +315,8 @@ def test_too_few_gpus_start_nothing(tmp_path, monkeypatch, visible, message):
 
 
 def program(*words, **options):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        **options,
-    )
+    command = [sys.executable, PROGRAM, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
 
 
 def test_the_program_starts_what_follows_the_dashes(tmp_path):
@@ -360,13 +354,7 @@ def test_the_program_leaves_nothing_when_it_is_asked_to_end(tmp_path):
 def test_the_program_starts_copies_with_cores_and_gpus_of_their_own(tmp_path):
     gpus = WRITES_GPUS.replace("write(me", "write('gpus'")
     finished = program(
-        "--copies",
-        "1",
-        "--cores-each",
-        "1",
-        "--gpus-each",
-        "2",
-        "--",
+        *("--copies", "1", "--cores-each", "1", "--gpus-each", "2", "--"),
         *copy(tmp_path, f"{gpus}; {WRITES_CORES}"),
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "4,2,0"},
     )
@@ -379,22 +367,15 @@ def test_the_program_starts_copies_with_cores_and_gpus_of_their_own(tmp_path):
     ("words", "code", "message"),
     [
         (["--copies", "0", "--", "true"], 2, "expected a whole number of at least 1, found '0'"),
-        (
-            ["--copies", "two", "--", "true"],
-            2,
-            "expected a whole number of at least 1, found 'two'",
-        ),
+        (["--copies", "two", "--", "true"], 2, "expected a whole number of at least 1, found 'tw"),
         (["--copies", "2", "--jobs", "worker=1", "--", "true"], 2, "not allowed with argument"),
         (["--jobs", "worker=1", "--cores-each", "1", "--", "true"], 2, "are for --copies"),
         (["--copies", "2", "--"], 2, "expected a command after --, found none"),
         (["--", "true"], 2, "one of the arguments --jobs --copies is required"),
-        (
-            ["--copies", "2", "--cores-each", "5000", "--", "true"],
-            1,
-            "error: 2 copies of 5000 cores each need 10000; found",
-        ),
+        (["--copies", "2", "--cores-each", "5000", "--", "true"], 1,
+         "error: 2 copies of 5000 cores each need 10000; found"),
     ],
-)
+)  # fmt: skip
 def test_the_program_names_what_it_cannot_start(words, code, message):
     finished = program(*words)
     assert finished.returncode == code

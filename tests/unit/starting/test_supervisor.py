@@ -24,12 +24,15 @@ from support.trainers.watched_runs import DATE, END, WRITES, ends, watched
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
-
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
-
 NO_STEP = "before its first step"
-
 SLEEPER = '[sys.executable, "-c", "import time; time.sleep(60)"]'
+
+
+def words(folder, *trainer):
+    """The arguments of start_run.py."""
+    files = ["--log", folder / "train.jsonl", "--messages", folder / "messages"]
+    return [*files, f"--spec={json.dumps(SPEC)}", "--", *trainer]
 
 
 def wait_for(path):
@@ -95,10 +98,7 @@ LAST_LINES = (
     ("python", "message"),
     [
         ("sys.exit(7)", "(exit code 7): no message"),
-        (
-            "raise MemoryError('no')",
-            "(exit code 1): " + LAST_LINES,
-        ),
+        ("raise MemoryError('no')", "(exit code 1): " + LAST_LINES),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "(killed by SIGSEGV): no message"),
         ("print('x' * 1000); sys.exit(2)", f"(exit code 2): {'x' * 358} ... {'x' * 537}"),
         ("pass", "(exit code 0): no message"),
@@ -120,10 +120,8 @@ def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path
     run = watched(tmp_path, how, last_attempt=False)
     assert supervisor.supervise(run)
     (end,) = ends(run.log)
-    assert (end["status"], end["message"]) == (
-        "oom",
-        "killed by the kernel: the host ran out of memory",
-    )
+    message = "killed by the kernel: the host ran out of memory"
+    assert (end["status"], end["message"]) == ("oom", message)
 
 
 def supervise_rank(folder, begins, launcher_ends="", **limits):
@@ -211,34 +209,16 @@ def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
     trainer = WRITES.format(log=str(log)) + END
     trainer += f"child = subprocess.Popen({SLEEPER})\n"
     trainer += f"open({str(pid)!r}, 'w').write(str(child.pid))\ntime.sleep(60)"
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            PROGRAM,
-            "--log",
-            log,
-            "--messages",
-            tmp_path / "messages",
-            f"--spec={json.dumps(SPEC)}",
-            "--",
-            sys.executable,
-            "-c",
-            trainer,
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, PROGRAM, *words(tmp_path, sys.executable, "-c", trainer)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     wait_for(pid)
     process.send_signal(signal.SIGHUP)
     _, messages = process.communicate(timeout=20)
     assert process.returncode == 1
     assert "stopped by signal SIGHUP" in messages
     assert not alive(int(pid.read_text()))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "messages",
-        "pid",
-        "train.attempt1.jsonl",
-    ]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["messages", "pid", "train.attempt1.jsonl"]
 
 
 OLD = f'{{"event": "run_end", "status": "ok", "message": "old", "t_utc": "{DATE}"}}\n'
@@ -265,16 +245,7 @@ def test_what_earlier_attempts_measured_stays(end, aside, tmp_path):
 
 
 def test_a_trainer_that_does_not_exist_is_a_failure_that_names_it(tmp_path):
-    finished = in_process.program(
-        "start_run.py",
-        "--log",
-        tmp_path / "train.jsonl",
-        "--messages",
-        tmp_path / "messages",
-        f"--spec={json.dumps(SPEC)}",
-        "--",
-        tmp_path / "absent",
-    )
+    finished = in_process.program("start_run.py", *words(tmp_path, tmp_path / "absent"))
     assert finished.returncode == 0, finished.stderr
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["status"] == "failed" and record["provenance"]["before_first_step"]
@@ -324,11 +295,8 @@ def ranks(folder, *ends):
 
 
 STOPPED = ("failed", event_log.STOPPED_BY_SIGNAL, 2)
-
 NAN = ("failed", "the loss is not a number", 1)
-
 LOST = ("failed", "HorovodInternalError", 3)
-
 FULL = ("oom", "GPU 1", 4)
 
 

@@ -301,38 +301,26 @@ class Reading:
 
 
 class Watch:
-    """Readings of this node from now on.
+    """Readings of this node from now on; `set_run` says of which run.
 
-    Args:
-        mark: of the run's processes, as in `processes.mark`.
-        share: what others may use, as a share of `device_cores`; None: never judged.
-        device_cores: how many cores the run's devices on a node have; None: all that it may use.
-        root: the folder in which proc and sys are.
-        pid: of the process that supervises the run; None: this one.
-        cpus: numbers of those that the run may use; None: those that this process may use.
+    `root`: the folder in which proc and sys are; `pid`: of the process that supervises the run,
+    None: this one; `cpus`: numbers of those that the run may use, None: that this process may use.
     """
 
     def __init__(
-        self,
-        mark: dict[str, str] | None = None,
-        share: float | None = None,
-        device_cores: int | None = None,
-        root: str | Path = "/",
-        pid: int | None = None,
-        cpus: Iterable[int] | None = None,
+        self, root: str | Path = "/", pid: int | None = None, cpus: Iterable[int] | None = None
     ):
         self.unknown: dict[str, str] = {}
         self.waited_s = 0.0
         self._files, self._root = Files(root), Path(root)
         self._proc = self._root / "proc"
-        self._share, self._device_cores = share, device_cores
+        self._share: float | None = None
+        self._device_cores: int | None = None
         self._cpus = frozenset(cpus or os.sched_getaffinity(0))
         self._turn, self._spent_s = 0, 0.0
         self._own = self._get(
             "others_cpu_cores",
-            lambda: ProcessTree(
-                self._proc, workflow_of(self._proc, pid or os.getpid()), mark or {}
-            ),
+            lambda: ProcessTree(self._proc, workflow_of(self._proc, pid or os.getpid()), {}),
         )
         self._throttled = self._get("cpu_throttle_count", self._throttle_count)
         self._throttle_files = self._get(
@@ -342,7 +330,14 @@ class Watch:
         self._readings = [self._read()]
 
     def set_run(self, mark: dict[str, str], share: float | None, device_cores: int | None) -> None:
-        """Set what was unknown when the watch started; arguments as for `Watch`."""
+        """Set what was unknown when the watch started.
+
+        Args:
+            mark: of the run's processes, as in `processes.mark`.
+            share: what others may use, as a share of `device_cores`; None: never judged.
+            device_cores: how many cores the run's devices on a node have; None: all that it may
+                use.
+        """
         self._share, self._device_cores = share, device_cores
         if self._own:
             self._own.mark = mark

@@ -19,8 +19,9 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import orphans
 from dlbench.log import attempts
+from dlbench.machine import gpus
 
-VARIABLE = "DLBENCH_SUPERVISOR"
+VARIABLE = gpus.SUPERVISOR
 BESIDE = {"DLBENCH_BESIDE": "1"}  # of processes that end by themselves, as a power meter
 PROC = Path("/proc")
 TIMEOUT_S = 10.0

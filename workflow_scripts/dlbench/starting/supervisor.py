@@ -21,7 +21,7 @@ import math
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class SupervisedRun:
     checkpoint: Path | None = None
     copies: int = 1
     cleanup: tuple[str, ...] | None = None
-    watch: neighbours.Watch | None = None
+    watch: neighbours.Watch = field(default_factory=neighbours.Watch)
     wait_for_quiet_s: float = 0.0
     busy_marker: Path | None = None
     power_meter: str | None = None
@@ -99,7 +99,7 @@ def supervise(run: SupervisedRun) -> Outcome:
 
     Raises power.Refused: the run is to have a power limit that cannot be set; nothing was done.
     """
-    watch = run.watch or neighbours.Watch(processes.mark(run.log))
+    watch = run.watch
     with (
         processes.stopping_from_outside() as stopping_reason,
         contextlib.ExitStack() as until_ended,
