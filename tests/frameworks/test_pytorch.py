@@ -247,8 +247,8 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(own, tmp_pa
             "expected a model that takes one item of synthetic, of shape (32, 32, 1)",
         ),
         (
-            "from dlbench.trainer.pytorch import transformer\n\n"
-            "def build(input_shape, classes):\n    return transformer.Attention(128, 3, True)",
+            "from dlbench.trainer.pytorch.models import transformers\n\n"
+            "def build(input_shape, classes):\n    return transformers.Attention(128, 3, True)",
             "the heads must divide the width: 128 in 3 parts",
         ),
     ],

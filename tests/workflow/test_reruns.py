@@ -128,7 +128,7 @@ def test_of_damaged_and_changed_runs_only_those_without_a_sound_log_are_trained_
     wrong = json.loads(json.dumps(good))
     wrong["summary"]["images_per_second"] *= 2
     (folder / corrupted / "run.json").write_text(json.dumps(wrong))
-    append(campaign, "trainer/keras/models/cnn12.py")
+    append(campaign, "trainer/keras/models/classic_cnn.py")
     before = (folder / changed / "train.jsonl").read_bytes()
     log = folder / foreign / "train.jsonl"
     whole, other = log.read_bytes(), (folder / corrupted / "train.jsonl").read_bytes()

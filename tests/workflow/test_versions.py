@@ -21,7 +21,7 @@ def test_a_study_and_a_workflow_that_uses_ours_are_done_once_and_changed_runs_ag
     shutil.rmtree(fresh.folder / "results/runs" / deleted)
     assert fresh.scheduled()["train"] == [deleted]
     models = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models"
-    with open(models / "cnn12.py", "a") as file:
+    with open(models / "classic_cnn.py", "a") as file:
         file.write("\nCHANGED = 1\n")
     assert fresh.scheduled()["train"] == [changed, deleted]
     fresh.succeed()

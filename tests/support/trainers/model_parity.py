@@ -35,7 +35,7 @@ def loaded(folder, name):
     """A model's file; of twelve blocks that are alike there are two, for all take gigabytes."""
     native = plugins.load(folder, name)
     if name == "bert_base":
-        native.SIZE["depth"] = 2
+        native.build.keywords["constants"]["SIZE"]["depth"] = 2
     return native
 
 

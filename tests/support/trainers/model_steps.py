@@ -54,7 +54,7 @@ def make_small(native, model):
     """Have a model's file build a network of few items, classes and blocks."""
     native.INPUT_SHAPE = ITEMS[model]
     native.CLASSES = min(CLASSES, native.CLASSES)
-    sizes = getattr(native, "VARIANTS", {}).get(model, vars(native))
+    sizes = native.build.keywords["constants"] if hasattr(native, "VARIANTS") else {}
     if "SIZE" in sizes:
         sizes["SIZE"] = sizes["SIZE"] | {"depth": BLOCKS}
     if "N" in sizes:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import nn
 
-from dlbench.trainer.pytorch import transformer
+from dlbench.trainer.pytorch.models import transformers
 
 NUMBERED = re.compile(
     r"(?:conv2d|conv2d_transpose|batch_normalization|layer_normalization|dense)(?:_(\d+))?"
@@ -21,7 +21,7 @@ KINDS = {
     nn.Conv2d: "convolution",
     nn.BatchNorm2d: "normalisation",
     nn.LayerNorm: "normalisation",
-    transformer.Bias: "bias",
+    transformers.Bias: "bias",
     nn.Linear: "dense",
     nn.Embedding: "embedding",
 }

@@ -81,7 +81,7 @@ def test_a_family_of_models_is_one_file_whose_models_have_their_own_constants():
         {name: plugins.path(kind, name).name for name in plugins.names(kind)} for kind in MODELS
     )
     assert keras == pytorch
-    assert keras["gpt_tiny"] == keras["gpt2_small"] == "gpt.py" and "gpt" not in keras
+    assert keras["gpt_tiny"] == keras["gpt2_small"] == "transformers.py" and "transformers" not in keras
     tiny, small = (plugins.constants("keras/models", name) for name in ("gpt_tiny", "gpt2_small"))
     assert (tiny["TASK"], tiny["CLASSES"]) == ("language", 256)
     assert (small["TASK"], small["CLASSES"]) == ("language", 50_257)
@@ -90,7 +90,7 @@ def test_a_family_of_models_is_one_file_whose_models_have_their_own_constants():
 def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
     (tmp_path / "mlp.py").write_text(
         'VARIANTS = {"mlp1": {"DEPTH": 1}, "mlp2": {}}\nDEPTH = 2\n'
-        "def build(input_shape, classes, name):\n    return input_shape, classes, name\n"
+        "def build(input_shape, classes, constants):\n    return input_shape, classes, constants\n"
     )
     plugins.add_user_folder("models", tmp_path)
     try:
@@ -99,7 +99,10 @@ def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
     finally:
         plugins.add_user_folder("models")
     assert (one.DEPTH, two.DEPTH) == (1, 2)
-    assert one.build((3,), 7) == ((3,), 7, "mlp1") and two.build((3,), 7)[2] == "mlp2"
+    variants = {"mlp1": {"DEPTH": 1}, "mlp2": {}}
+    known = {"VARIANTS": variants, "DEPTH": 1, "NAME": "mlp1"}
+    assert one.build((3,), 7) == ((3,), 7, known)
+    assert two.build((3,), 7)[2] == {"VARIANTS": variants, "DEPTH": 2, "NAME": "mlp2"}
 
 
 @pytest.fixture
@@ -139,7 +142,7 @@ def test_models_of_the_user_are_found_under_any_framework_and_told_from_ours(tmp
     finally:
         plugins.add_user_folder("models")
     (tmp_path / "vit_b16.py").touch()
-    with pytest.raises(Error, match=r"vit_b16.py: vit_b16 is in models/vit.py of ours; choose"):
+    with pytest.raises(Error, match=r"vit_b16.py: vit_b16 is in models/transformers.py of ours; choose"):
         plugins.add_user_folder("models", tmp_path)
 
 

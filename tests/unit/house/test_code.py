@@ -111,7 +111,7 @@ ALL = {"lenet5", "cnn12", "digits", "udocker"}
 # ... and whose digests change.
 CHANGING = {
     "a number": ("dlbench/trainer/updates.py", "0.999", "0.99", ALL),
-    "the model": ("dlbench/trainer/keras/models/cnn12.py", *CODE, {"cnn12"}),
+    "the model": ("dlbench/trainer/keras/models/classic_cnn.py", *CODE, {"cnn12"}),
     "the loop": ("dlbench/trainer/loop.py", *CODE, ALL),
     "the step": ("dlbench/trainer/tensorflow/step.py", *CODE, ALL),
     "the strategy": ("dlbench/trainer/tensorflow/strategies/single.py", *CODE, ALL),

@@ -15,7 +15,7 @@ ALL = sorted(path.parent.name for path in PROGRAMS.glob("*/config.yaml"))
 # The axes that a buyer of a machine sweeps, of the programs with recipes for large models.
 DIVIDED = {"tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"}
 RECIPES = ("megatron", "torchtitan")
-GPT_TINY = {"layers": 4, "width": 128, "heads": 4}  # trainer/*/models/gpt.py
+GPT_TINY = {"layers": 4, "width": 128, "heads": 4}  # trainer/keras/models/transformers.py
 
 
 @pytest.fixture

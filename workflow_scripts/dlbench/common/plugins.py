@@ -5,7 +5,8 @@ files. A file with MANY = True is any number of plugins: text.py is also text_bo
 text_letters; images.py is those that a config names. A file of a model with VARIANTS is a family:
 the plugins are those that this dictionary names, each with the constants that it has there. A kind
 of plugins is the name of such a folder, or the end of its path: each framework has models of its
-own, so `pytorch/models` are those of one framework.
+own, so `pytorch/models` are those of one framework. A file with CONSTANTS_OF = "keras/models" has
+the constants of the file of its name there, too.
 """
 
 import ast
@@ -149,12 +150,13 @@ def load(kind: str, name: str) -> ModuleType:
             raise UnknownName(f"{file} is no file of Python")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    if _last_part(kind) not in FAMILIES or not hasattr(module, "VARIANTS"):
+    known = constants(kind, name)
+    if _last_part(kind) not in FAMILIES or not {"VARIANTS", "CONSTANTS_OF"} & known.keys():
         return module
-    variant = ModuleType(module.__name__, module.__doc__)
-    build = functools.partial(module.build, name=name)
-    vars(variant).update(vars(module) | module.VARIANTS[name], build=build)
-    return variant
+    model = ModuleType(module.__name__, module.__doc__)
+    build = functools.partial(module.build, constants={**known, "NAME": name})
+    vars(model).update(vars(module) | known, build=build)
+    return model
 
 
 def is_builtin(kind: str, name: str) -> bool:
@@ -222,4 +224,6 @@ def _constants(file):
         if isinstance(target, ast.Name):
             with contextlib.suppress(ValueError):  # the value is computed
                 values[target.id] = ast.literal_eval(node.value)
+    if others := values.get("CONSTANTS_OF"):
+        return _constants(folder_of(others) / file.name) | values
     return values

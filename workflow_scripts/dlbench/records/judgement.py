@@ -194,7 +194,10 @@ def _training_code(framework, unused, *names):
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]
-    task = plugins.constants(engine.plugin_kind(framework, "models"), names[0])["TASK"]
+    model = plugins.constants(engine.plugin_kind(framework, "models"), names[0])
+    if shared := model.get("CONSTANTS_OF"):
+        files.append(plugins.path(shared, names[0]))
+    task = model["TASK"]
     if task in TASKS and TASKS[task].KIND != "text":
         unused |= {plugins.LIBRARY / "trainer/reading/text.py"}
     return tuple(

@@ -1,4 +1,4 @@
-"""Layers of convolutional networks: convolution, batch normalisation, and wide dense layers.
+"""Layers of convolutional networks: convolution and batch normalisation.
 
 - Kernels are initialized as in K. He et al. (2015), Delving deep into rectifiers, section 2.2.
 - S. Ioffe and C. Szegedy (2015). Batch normalization: accelerating deep network training by
@@ -120,12 +120,3 @@ def conv_bn_relu(
     )(x)
     x = BatchNormalization(**moments)(x)
     return layers.Activation(activation)(x) if activation else x
-
-
-def classifier(x: keras.KerasTensor, units: tuple[int, ...], classes: int) -> keras.KerasTensor:
-    """The end of networks before 2015: wide dense layers, half of their units dropped; logits."""
-    x = layers.Flatten()(x)
-    for width in units:
-        x = layers.Dense(width, activation="relu", kernel_initializer="he_normal")(x)
-        x = layers.Dropout(0.5)(x)
-    return layers.Dense(classes, name="logits")(x)

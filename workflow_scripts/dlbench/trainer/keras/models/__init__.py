@@ -14,9 +14,9 @@ A model file defines:
         (batch, classes) for classification, (batch, height, width, 1) for segmentation
         and (batch, tokens, classes) for language, masked or not.
 It is the model of its name. A file with VARIANTS is a family instead: that literal dictionary has
-the name of each of its models, with the constants in which it differs, and `build` takes `name`.
+the name of each of its models, with the constants in which it differs. Its `build` takes
+`constants` as well: all of the file's and the model's by their names, and NAME.
 The docstring names the publication that a model follows, what deviates from it and the number of
-parameters, which a test compares. Layers that families share lie in convolution.py and
-transformer.py above this folder: a model's runs are trained again when a file that it imports
-changes.
+parameters, which a test compares. Layers that families share lie in convolution.py above this
+folder: a model's runs are trained again when a file that it imports changes.
 """

@@ -39,14 +39,14 @@ EXPANSION = 4
 MOMENTS: dict[str, Any] = {"momentum": 0.9, "epsilon": 1e-5}
 
 
-def build(input_shape: tuple[int, ...], classes: int, name: str) -> keras.Model:
-    inputs, variant = keras.Input(input_shape), VARIANTS[name]
-    if "N" in variant:
-        x = _for_cifar(inputs, variant["N"])
+def build(input_shape: tuple[int, ...], classes: int, constants: dict[str, Any]) -> keras.Model:
+    inputs = keras.Input(input_shape)
+    if "N" in constants:
+        x = _for_cifar(inputs, constants["N"])
     else:
-        x = _for_imagenet(inputs, variant["BLOCKS_OF_STAGES"], variant["VERSION"])
+        x = _for_imagenet(inputs, constants["BLOCKS_OF_STAGES"], constants["VERSION"])
     x = layers.GlobalAveragePooling2D()(x)
-    return keras.Model(inputs, layers.Dense(classes, name="logits")(x), name=name)
+    return keras.Model(inputs, layers.Dense(classes, name="logits")(x), name=constants["NAME"])
 
 
 def _for_cifar(x, n):

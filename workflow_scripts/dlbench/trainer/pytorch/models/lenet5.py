@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from dlbench.trainer.pytorch import convolution, initial
+from dlbench.trainer.pytorch import layers
 
 TASK = "classification"
 INPUT_SHAPE = (32, 32, 1)
@@ -10,18 +10,18 @@ CLASSES = 10
 
 
 def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    layers = [
+    made = [
         *_c(input_shape[-1], 6),
         nn.AvgPool2d(2),
         *_c(6, 16),
         nn.AvgPool2d(2),
         *_c(16, 120),
-        convolution.Flatten(),
+        layers.Flatten(),
     ]
-    (inputs,) = convolution.output_shape(nn.Sequential(*layers), input_shape)
-    return nn.Sequential(*layers, initial.dense(inputs, 84), nn.Tanh(), initial.dense(84, classes))
+    (inputs,) = layers.output_shape(nn.Sequential(*made), input_shape)
+    return nn.Sequential(*made, layers.dense(inputs, 84), nn.Tanh(), layers.dense(84, classes))
 
 
 def _c(maps_in, maps):
-    initializer = initial.glorot_uniform
-    return [convolution.conv(maps_in, maps, 5, padding="valid", initializer=initializer), nn.Tanh()]
+    initializer = layers.glorot_uniform
+    return [layers.conv(maps_in, maps, 5, padding="valid", initializer=initializer), nn.Tanh()]

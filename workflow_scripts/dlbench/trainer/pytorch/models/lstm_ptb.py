@@ -12,22 +12,22 @@ Layers have one bias a gate, as Keras has them:
   architectures. ICML, section 2.
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 
-from dlbench.trainer.pytorch import initial
+from dlbench.trainer.pytorch import layers
 
-TASK = "language"
-INPUT_SHAPE = (20,)
-CLASSES = 10_000
-UNITS = 200
+CONSTANTS_OF = "keras/models"
 
 
-def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(input_shape: tuple[int, ...], classes: int, constants: dict[str, Any]) -> nn.Module:
+    units = constants["UNITS"]
     return nn.Sequential(
-        initial.layer(nn.Embedding, classes, UNITS, initializer=_uniform),
-        LSTM(UNITS, UNITS, layers=2),
-        initial.dense(UNITS, classes),
+        layers.layer(nn.Embedding, classes, units, initializer=_uniform),
+        LSTM(units, units, depth=2),
+        layers.dense(units, classes),
     )
 
 
@@ -41,14 +41,14 @@ class LSTM(nn.LSTM):
     The state is zero before each window.
     """
 
-    def __init__(self, inputs: int, units: int, layers: int):
-        super().__init__(inputs, units, layers, batch_first=True)
-        for number in range(layers):
+    def __init__(self, inputs: int, units: int, depth: int):
+        super().__init__(inputs, units, depth, batch_first=True)
+        for number in range(depth):
             of_states = f"bias_hh_l{number}"
             delattr(self, of_states)
             self.register_buffer(of_states, torch.zeros(4 * units), persistent=False)
             of_inputs = getattr(self, f"bias_ih_l{number}")
-            initial.glorot_uniform(getattr(self, f"weight_ih_l{number}"))
+            layers.glorot_uniform(getattr(self, f"weight_ih_l{number}"))
             nn.init.orthogonal_(getattr(self, f"weight_hh_l{number}"))
             with torch.no_grad():
                 of_inputs.zero_()[units : 2 * units] = 1  # gates: input, forget, cell, output
@@ -68,6 +68,6 @@ class LSTM(nn.LSTM):
         x = x.to(dtype)
         state = x.new_zeros(self.num_layers, len(x), self.hidden_size)
         weights = [weight.to(dtype) for weight in self._flat_weights]
-        layers = True, self.num_layers, 0.0, self.training, False, True  # with biases, batch first
+        how = True, self.num_layers, 0.0, self.training, False, True  # with biases, batch first
         with torch.autocast("cpu", enabled=False):
-            return torch.lstm(x, [state, state], weights, *layers)[0]
+            return torch.lstm(x, [state, state], weights, *how)[0]

@@ -5,52 +5,41 @@ from typing import Any
 import torch
 from torch import nn
 
-from dlbench.trainer.pytorch import convolution, initial
+from dlbench.trainer.pytorch import layers
 
-VARIANTS: dict[str, Any] = {
-    "resnet20": {"INPUT_SHAPE": (32, 32, 3), "CLASSES": 10, "N": 3},
-    "resnet56": {"INPUT_SHAPE": (32, 32, 3), "CLASSES": 10, "N": 9},
-    "resnet50": {"BLOCKS_OF_STAGES": (3, 4, 6, 3), "VERSION": "v1"},
-    "resnet50_v1_5": {"BLOCKS_OF_STAGES": (3, 4, 6, 3), "VERSION": "v1.5"},
-    "resnet101": {"BLOCKS_OF_STAGES": (3, 4, 23, 3), "VERSION": "v1"},
-    "resnet152": {"BLOCKS_OF_STAGES": (3, 8, 36, 3), "VERSION": "v1"},
-}
-TASK = "classification"
-INPUT_SHAPE = (224, 224, 3)
-CLASSES = 1000
-MAPS = (64, 128, 256, 512)
+CONSTANTS_OF = "keras/models"
 EXPANSION = 4
 MOMENTS: dict[str, Any] = {"momentum": 0.9, "epsilon": 1e-5}
 
 
-def build(input_shape: tuple[int, ...], classes: int, name: str) -> nn.Module:
-    channels, variant = input_shape[-1], VARIANTS[name]
-    if "N" in variant:
-        layers, maps = _for_cifar(channels, variant["N"])
+def build(input_shape: tuple[int, ...], classes: int, constants: dict[str, Any]) -> nn.Module:
+    channels = input_shape[-1]
+    if "N" in constants:
+        made, maps = _for_cifar(channels, constants["N"])
     else:
-        layers, maps = _for_imagenet(channels, variant["BLOCKS_OF_STAGES"], variant["VERSION"])
-    return nn.Sequential(*layers, convolution.GlobalAveragePool(), initial.dense(maps, classes))
+        made, maps = _for_imagenet(channels, constants)
+    return nn.Sequential(*made, layers.GlobalAveragePool(), layers.dense(maps, classes))
 
 
 def _for_cifar(channels, n):
-    layers = convolution.conv_bn_relu(channels, 16, 3, **MOMENTS)
+    made = layers.conv_bn_relu(channels, 16, 3, **MOMENTS)
     maps_in = 16
     for maps in (16, 32, 64):
         for block in range(n):
-            layers.append(Block(maps_in, maps, stride=2 if block == 0 and maps > 16 else 1))
+            made.append(Block(maps_in, maps, stride=2 if block == 0 and maps > 16 else 1))
             maps_in = maps
-    return layers, maps_in
+    return made, maps_in
 
 
-def _for_imagenet(channels, blocks_of_stages, version):
-    layers = [*_convolution(channels, 64, 7, 2), convolution.SamePaddedMaxPool()]
-    maps_in = 64
-    for maps, count in zip(MAPS, blocks_of_stages, strict=True):
+def _for_imagenet(channels, constants):
+    made = [*_convolution(channels, 64, 7, 2), layers.SamePaddedMaxPool()]
+    all_maps, maps_in = constants["MAPS"], 64
+    for maps, count in zip(all_maps, constants["BLOCKS_OF_STAGES"], strict=True):
         for block in range(count):
-            stride = 2 if block == 0 and maps > MAPS[0] else 1
-            layers.append(Bottleneck(maps_in, maps, stride, version))
+            stride = 2 if block == 0 and maps > all_maps[0] else 1
+            made.append(Bottleneck(maps_in, maps, stride, constants["VERSION"]))
             maps_in = EXPANSION * maps
-    return layers, maps_in
+    return made, maps_in
 
 
 class Block(nn.Module):
@@ -59,8 +48,8 @@ class Block(nn.Module):
     def __init__(self, maps_in: int, maps: int, stride: int):
         super().__init__()
         self.residual = nn.Sequential(
-            *convolution.conv_bn_relu(maps_in, maps, 3, stride, **MOMENTS),
-            *convolution.conv_bn_relu(maps, maps, 3, rectify=False, **MOMENTS),
+            *layers.conv_bn_relu(maps_in, maps, 3, stride, **MOMENTS),
+            *layers.conv_bn_relu(maps, maps, 3, rectify=False, **MOMENTS),
         )
         self.stride, self.new_maps = stride, maps - maps_in
 
@@ -93,4 +82,4 @@ class Bottleneck(nn.Module):
 
 
 def _convolution(maps_in, maps, kernel, stride=1, rectify=True):
-    return convolution.conv_bn_relu(maps_in, maps, kernel, stride, "centred", rectify, **MOMENTS)
+    return layers.conv_bn_relu(maps_in, maps, kernel, stride, "centred", rectify, **MOMENTS)

@@ -1,37 +1,36 @@
 """U-Net, for the overlap masks of RAMP Astro, as in trainer/keras/models/unet.py."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
-from dlbench.trainer.pytorch import convolution, initial
+from dlbench.trainer.pytorch import layers
 
-TASK = "segmentation"
-INPUT_SHAPE = (128, 128, 1)
-CLASSES = 1
-MAPS = (16, 32, 64, 128, 256)
+CONSTANTS_OF = "keras/models"
 
 
-def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return UNet(input_shape[-1], classes)
+def build(input_shape: tuple[int, ...], classes: int, constants: dict[str, Any]) -> nn.Module:
+    return UNet(input_shape[-1], constants["MAPS"], classes)
 
 
 class UNet(nn.Module):
     """Levels on the way down and up, joined by shortcuts."""
 
-    def __init__(self, maps_in: int, classes: int):
+    def __init__(self, maps_in: int, all_maps: tuple[int, ...], classes: int):
         super().__init__()
-        initializer = initial.glorot_uniform
+        initializer = layers.glorot_uniform
         self.down, self.up, self.joined = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
-        for maps in MAPS:
+        for maps in all_maps:
             self.down.append(_two_convolutions(maps_in, maps))
             maps_in = maps
-        for maps in MAPS[-2::-1]:
-            twice = initial.layer(
+        for maps in all_maps[-2::-1]:
+            twice = layers.layer(
                 nn.ConvTranspose2d, 2 * maps, maps, 2, stride=2, initializer=initializer
             )
             self.up.append(twice)
             self.joined.append(_two_convolutions(2 * maps, maps))
-        self.logits = convolution.conv(MAPS[0], classes, 1, initializer=initializer)
+        self.logits = layers.conv(all_maps[0], classes, 1, initializer=initializer)
         self.halved = nn.MaxPool2d(2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -48,5 +47,5 @@ class UNet(nn.Module):
 
 
 def _two_convolutions(maps_in, maps):
-    first = convolution.conv_relu(maps_in, maps, 3)
-    return nn.Sequential(*first, *convolution.conv_relu(maps, maps, 3))
+    first = layers.conv_relu(maps_in, maps, 3)
+    return nn.Sequential(*first, *layers.conv_relu(maps, maps, 3))

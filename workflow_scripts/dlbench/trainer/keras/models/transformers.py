@@ -1,4 +1,4 @@
-"""Layers of transformers: embeddings, attention, blocks.
+"""Transformers: GPT-2, BERT and vision transformers, and the layers that they share.
 
 - A. Vaswani et al. (2017). Attention is all you need. NeurIPS, arXiv:1706.03762, section 3.
 - All weights are in dense layers. `Attention` has none: it is one call of Keras's operation
@@ -7,7 +7,40 @@
   fused kernel.
 - Layers compute the shapes of their outputs, so that Keras does not trace them to find out.
 - There is no dropout: it is off for timing, as in MLPerf's and torchtitan's pre-training.
-- Initial weights are drawn from a normal distribution of standard deviation 0.02; biases are zeros.
+- Initial weights are drawn from a normal distribution of standard deviation 0.02, for BERT and
+  vision transformers truncated at two deviations; biases are zeros.
+
+gpt2_small, the smallest GPT-2 that was published:
+- A. Radford et al. (2019). Language models are unsupervised multitask learners. Section 2.3 and
+  table 2; layers and sizes as in OpenAI's published weights: 12 blocks of width 768 with 12 heads,
+  1024 positions, a vocabulary of 50 257 tokens, logits by the weights of the token embedding.
+- Initial weights of the last layer of each branch are not scaled down.
+- 124 439 808 parameters: 38 597 376 of the token embedding, 786 432 of the positions, 7 087 872 of
+  each block and 1 536 of the last normalisation.
+gpt_tiny, so small that it learns bytes in seconds on two cores:
+- 4 blocks of width 128 with 4 heads, 256 positions, a vocabulary of 256 tokens (bytes).
+- 858 880 parameters: 32 768 of the token embedding, 32 768 of the positions, 198 272 of each block
+  and 256 of the last normalisation.
+bert_base, with the head that learns masked tokens:
+- J. Devlin et al. (2019). BERT. NAACL, arXiv:1810.04805, section 3 and appendix A; sizes as in
+  Google's published uncased weights: 12 blocks of width 768 with 12 heads, 512 positions, a
+  vocabulary of 30 522 tokens, two segments; here all tokens are in the first one.
+- It learns masked tokens, not the next sentence, so it has no pooler. Logits are computed at all
+  positions, as in Hugging Face's BertForMaskedLM. The mask is the last token of the vocabulary.
+- 109 514 298 parameters, as BertForMaskedLM: 23 440 896 of the token embedding, 393 216 of the
+  positions, 1 536 of the segments, 1 536 of their normalisation, 7 087 872 of each block, and in
+  the head 592 128 of the dense layer and its normalisation and 30 522 biases. With the pooler
+  (590 592) instead of the head they are the published 109 482 240.
+vit_b16, ViT-B/16:
+- A. Dosovitskiy et al. (2021). An image is worth 16x16 words. ICLR, arXiv:2010.11929, table 1 and
+  section 3.1; one dense layer as the head, as there when it is fine-tuned, and in torchvision.
+- 86 567 656 parameters for 224x224x3 and 1000 classes: 590 592 of the patches, 768 of the class
+  token, 151 296 of the positions, 7 087 872 of each of 12 blocks, 1 536 of the last normalisation
+  and 769 000 of the head.
+vit_tiny, so small that it trains in seconds on two cores; not DeiT's Ti/16:
+- 4 blocks of width 64 with 4 heads on patches of 4 x 4 pixels of small images.
+- 208 074 parameters for 32x32x3 and ten classes: 3 136 of the patches, 64 of the class token,
+  4 160 of the positions, 49 984 of each block, 128 of the last normalisation and 650 of the head.
 """
 
 from collections.abc import Callable
@@ -16,8 +49,118 @@ from typing import Any, NamedTuple
 import keras
 from keras import layers, ops
 
+VARIANTS: dict[str, Any] = {
+    "gpt2_small": {
+        "TASK": "language",
+        "INPUT_SHAPE": (1024,),
+        "CLASSES": 50_257,
+        "FIXED_CLASSES": True,
+        "POSITIONS": 1024,
+        "SIZE": {"width": 768, "heads": 12, "depth": 12},
+    },
+    "gpt_tiny": {
+        "TASK": "language",
+        "INPUT_SHAPE": (128,),
+        "CLASSES": 256,
+        "FIXED_CLASSES": True,
+        "POSITIONS": 256,
+        "SIZE": {"width": 128, "heads": 4, "depth": 4},
+    },
+    "bert_base": {
+        "TASK": "masked_language",
+        "INPUT_SHAPE": (512,),
+        "CLASSES": 30_522,
+        "FIXED_CLASSES": True,
+        "POSITIONS": 512,
+        "SIZE": {"width": 768, "heads": 12, "depth": 12},
+    },
+    "vit_b16": {
+        "TASK": "classification",
+        "INPUT_SHAPE": (224, 224, 3),
+        "CLASSES": 1000,
+        "PATCH": 16,  # side in pixels
+        "SIZE": {"width": 768, "heads": 12, "depth": 12},
+    },
+    "vit_tiny": {
+        "TASK": "classification",
+        "INPUT_SHAPE": (32, 32, 3),
+        "CLASSES": 10,
+        "PATCH": 4,
+        "SIZE": {"width": 64, "heads": 4, "depth": 4},
+    },
+}
+RECOMPUTES = True
 DEVIATION = 0.02  # standard deviation of initial weights
 Initializer = Callable[[], keras.initializers.Initializer]
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, constants: dict[str, Any], recompute: bool = False
+) -> keras.Model:
+    make = {"language": _gpt, "masked_language": _bert, "classification": _vit}[constants["TASK"]]
+    inputs, outputs = make(input_shape, classes, constants, recompute)
+    return keras.Model(inputs, outputs, name=constants["NAME"])
+
+
+def _gpt(input_shape, classes, constants, recompute):
+    config = BlockConfig(
+        **constants["SIZE"],
+        causal=True,
+        norm_first=True,
+        epsilon=1e-5,
+        activation=gelu_tanh,
+        initializer=normal,
+    )
+    tokens = keras.Input(input_shape, dtype="int32")
+    embedding = TokenEmbedding(classes, config.width, config.initializer, name="words")
+    positions = Positions(constants["POSITIONS"], config.initializer, name="positions")
+    x = blocks(positions(embedding(tokens)), config, recompute)
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    return tokens, embedding(x, reverse=True)
+
+
+def _bert(input_shape, classes, constants, recompute):
+    config = BlockConfig(
+        **constants["SIZE"],
+        causal=False,
+        norm_first=False,
+        epsilon=1e-12,
+        activation=keras.activations.gelu,
+        initializer=truncated,
+    )
+    tokens = keras.Input(input_shape, dtype="int32")
+    embedding = TokenEmbedding(classes, config.width, config.initializer, name="words")
+    positions = Positions(constants["POSITIONS"], config.initializer, name="positions")
+    x = Segments(2, config.initializer, name="segments")(positions(embedding(tokens)))
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    x = blocks(x, config, recompute)
+    x = dense(config.width, config, activation=config.activation)(x)
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    return tokens, Bias(name="logits")(embedding(x, reverse=True))
+
+
+def _vit(input_shape, classes, constants, recompute):
+    (height, wide), patch = input_shape[:2], constants["PATCH"]
+    if height % patch or wide % patch:
+        raise ValueError(f"patches of {patch} pixels do not fill {height} x {wide}")
+    config = BlockConfig(
+        **constants["SIZE"],
+        causal=False,
+        norm_first=True,
+        epsilon=1e-6,
+        activation=keras.activations.gelu,
+        initializer=truncated,
+    )
+    images = keras.Input(input_shape)
+    initializer = config.initializer()
+    x = layers.Conv2D(config.width, patch, strides=patch, kernel_initializer=initializer)(images)
+    tokens = (height // patch) * (wide // patch)
+    x = layers.Reshape((tokens, config.width))(x)
+    x = ClassToken(config.initializer, name="class")(x)
+    x = Positions(tokens + 1, config.initializer, name="positions")(x)
+    x = blocks(x, config, recompute)
+    x = FirstToken()(layers.LayerNormalization(epsilon=config.epsilon)(x))
+    return images, dense(classes, config)(x)
 
 
 class BlockConfig(NamedTuple):

@@ -1,17 +1,49 @@
-"""Layers of convolutional networks, as Keras has them: see trainer/keras/convolution.py.
+"""Layers as Keras has them: initial weights, convolution, batch normalisation, pooling.
 
-The operation of batch normalisation is PyTorch's own. Its moving variance has Bessel's correction,
-as in algorithm 2 of the publication; Keras's has not. Training does not use it, and in an
-evaluation the difference is small: n against n - 1 for n values of a map in a batch.
+- glorot_uniform: X. Glorot and Y. Bengio (2010). Understanding the difficulty of training deep
+  feedforward neural networks. AISTATS, equation 16; Keras's default.
+- he_normal: K. He, X. Zhang, S. Ren and J. Sun (2015). Delving deep into rectifiers. ICCV,
+  section 2.2, from a normal distribution truncated at two standard deviations.
+- The initialization of torch.nn, another uniform distribution, is skipped; biases are initially
+  zero.
+- The operation of batch normalisation is PyTorch's own. Its moving variance has Bessel's
+  correction, as in algorithm 2 of the publication (trainer/keras/convolution.py); Keras's has not.
+  Training does not use it, and in an evaluation the difference is small: n against n - 1 for n
+  values of a map in a batch.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
 
-from dlbench.trainer.pytorch import initial
+Initializer = Callable[[torch.Tensor], Any]
+glorot_uniform: Initializer = nn.init.xavier_uniform_
+# Standard deviation of the standard normal distribution truncated at -2 and 2.
+TRUNCATED = 0.87962566103423978
+
+
+def he_normal(weight: torch.Tensor) -> torch.Tensor:
+    """Initialize the weights, (outputs, inputs, ...), of a layer that a ReLU follows."""
+    deviation = math.sqrt(2 / weight[0].numel()) / TRUNCATED
+    return nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+
+
+def layer(
+    kind: type[nn.Module], *arguments: Any, initializer: Initializer, **named: Any
+) -> nn.Module:
+    """A layer of torch.nn on the default device, initialized by `initializer`."""
+    made = nn.utils.skip_init(kind, *arguments, device=torch.get_default_device(), **named)
+    initializer(made.weight)
+    if getattr(made, "bias", None) is not None:
+        nn.init.zeros_(made.bias)
+    return made
+
+
+def dense(inputs: int, units: int, initializer: Initializer = glorot_uniform) -> nn.Module:
+    return layer(nn.Linear, inputs, units, initializer=initializer)
 
 
 class SamePaddedConv2d(nn.Conv2d):
@@ -38,7 +70,7 @@ def conv(
     stride: int = 1,
     padding: str = "same",
     bias: bool = True,
-    initializer: initial.Initializer = initial.he_normal,
+    initializer: Initializer = he_normal,
 ) -> nn.Module:
     """A convolution alone.
 
@@ -52,7 +84,7 @@ def conv(
         )
     else:
         padding_each = 0 if uneven or padding == "valid" else "same"
-    return initial.layer(
+    return layer(
         SamePaddedConv2d if uneven else nn.Conv2d,
         maps_in,
         maps,
@@ -142,22 +174,6 @@ class Branches(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([column(x) for column in self.columns], 1)
-
-
-def with_classifier(
-    features: list[nn.Module],
-    input_shape: tuple[int, ...],
-    units: tuple[int, ...],
-    classes: int,
-) -> nn.Module:
-    """Layers, then rectified dense layers of the given widths with dropout, and the logits."""
-    layers = [*features, Flatten()]
-    (inputs,) = output_shape(nn.Sequential(*layers), input_shape)
-    for width in units:
-        layers += [initial.dense(inputs, width, initial.he_normal), nn.ReLU(inplace=True)]
-        layers.append(nn.Dropout(0.5))
-        inputs = width
-    return nn.Sequential(*layers, initial.dense(inputs, classes))
 
 
 def output_shape(layers: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:

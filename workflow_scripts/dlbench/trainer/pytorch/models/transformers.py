@@ -1,21 +1,44 @@
-"""Layers of transformers, as in trainer/keras/transformer.py.
+"""GPT-2, BERT and vision transformers, as in trainer/keras/models/transformers.py.
 
 Attention is torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device,
 dtype and shape.
 """
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils import checkpoint
 
-from dlbench.trainer.pytorch import initial
-from dlbench.trainer.pytorch.initial import Initializer
+from dlbench.trainer.pytorch import layers
 
+CONSTANTS_OF = "keras/models"
 DEVIATION = 0.02  # standard deviation of initial weights
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, constants: dict[str, Any], recompute: bool = False
+) -> nn.Module:
+    task, size, positions = constants["TASK"], constants["SIZE"], constants.get("POSITIONS")
+    if task == "language":
+        config = BlockConfig(
+            **size,
+            causal=True,
+            norm_first=True,
+            epsilon=1e-5,
+            activation=functools.partial(nn.GELU, approximate="tanh"),
+            initializer=normal,
+        )
+        return GPT(classes, positions, config, recompute)
+    others = {"causal": False, "activation": nn.GELU, "initializer": truncated}
+    if task == "masked_language":
+        config = BlockConfig(**size, **others, norm_first=False, epsilon=1e-12)
+        return BERT(classes, positions, config, recompute)
+    config = BlockConfig(**size, **others, norm_first=True, epsilon=1e-6)
+    return ViT(input_shape, classes, constants["PATCH"], config, recompute)
 
 
 class BlockConfig(NamedTuple):
@@ -28,7 +51,7 @@ class BlockConfig(NamedTuple):
     norm_first: bool
     epsilon: float
     activation: Callable[[], nn.Module]
-    initializer: Initializer
+    initializer: layers.Initializer
 
 
 def normal(weight: torch.Tensor) -> torch.Tensor:
@@ -50,8 +73,8 @@ class TiedLogits(nn.Module):
 class _Rows(nn.Embedding):
     """Learned rows of weights; unlike those of an embedding, its inputs are not row numbers."""
 
-    def __init__(self, rows: int, width: int, initializer: Initializer):
-        made = initial.layer(nn.Embedding, rows, width, initializer=initializer)
+    def __init__(self, rows: int, width: int, initializer: layers.Initializer):
+        made = layers.layer(nn.Embedding, rows, width, initializer=initializer)
         super().__init__(rows, width, _weight=made.weight.detach())
 
 
@@ -72,7 +95,7 @@ class Segments(_Rows):
 class ClassToken(_Rows):
     """Puts a learned class token before the others."""
 
-    def __init__(self, width: int, initializer: Initializer):
+    def __init__(self, width: int, initializer: layers.Initializer):
         super().__init__(1, width, initializer)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -121,13 +144,13 @@ class Block(nn.Module):
         self.norm_first = config.norm_first
         # In the order in which Keras's layers are made.
         self.norm1 = norm(config)
-        self.qkv = initial.dense(config.width, 3 * config.width, config.initializer)
+        self.qkv = layers.dense(config.width, 3 * config.width, config.initializer)
         self.attention = Attention(config.width, config.heads, config.causal)
-        self.out = initial.dense(config.width, config.width, config.initializer)
+        self.out = layers.dense(config.width, config.width, config.initializer)
         self.norm2 = norm(config)
-        self.up = initial.dense(config.width, 4 * config.width, config.initializer)
+        self.up = layers.dense(config.width, 4 * config.width, config.initializer)
         self.activation = config.activation()
-        self.down = initial.dense(4 * config.width, config.width, config.initializer)
+        self.down = layers.dense(4 * config.width, config.width, config.initializer)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.norm_first:
@@ -164,3 +187,76 @@ class Blocks(nn.ModuleList):
 def norm(config: BlockConfig) -> nn.LayerNorm:
     """A layer normalisation with the model's epsilon."""
     return nn.LayerNorm(config.width, eps=config.epsilon)
+
+
+class GPT(nn.Module):
+    """The next token at each position: from (batch, tokens) to (batch, tokens, vocabulary)."""
+
+    def __init__(self, vocabulary: int, positions: int, config: BlockConfig, recompute: bool):
+        super().__init__()
+        self.words = layers.layer(
+            nn.Embedding, vocabulary, config.width, initializer=config.initializer
+        )
+        self.positions = Positions(positions, config.width, config.initializer)
+        self.blocks = Blocks(config, recompute)
+        self.norm = norm(config)
+        self.logits = TiedLogits()
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.blocks(self.positions(self.words(tokens)))
+        return self.logits(self.norm(x), self.words.weight)
+
+
+class BERT(nn.Module):
+    """The token at each position: from (batch, tokens) to (batch, tokens, vocabulary)."""
+
+    def __init__(self, vocabulary: int, positions: int, config: BlockConfig, recompute: bool):
+        super().__init__()
+        self.words = layers.layer(
+            nn.Embedding, vocabulary, config.width, initializer=config.initializer
+        )
+        self.positions = Positions(positions, config.width, config.initializer)
+        self.segments = Segments(2, config.width, config.initializer)
+        self.norm = norm(config)
+        self.blocks = Blocks(config, recompute)
+        self.dense = layers.dense(config.width, config.width, config.initializer)
+        self.activation = config.activation()
+        self.last_norm = norm(config)
+        self.logits = TiedLogits()
+        self.bias = Bias(vocabulary)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.segments(self.positions(self.words(tokens))))
+        x = self.last_norm(self.activation(self.dense(self.blocks(x))))
+        return self.bias(self.logits(x, self.words.weight))
+
+
+class ViT(nn.Module):
+    """A classifier: from (batch, channels, height, width) to (batch, classes)."""
+
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        patch: int,
+        config: BlockConfig,
+        recompute: bool,
+    ):
+        super().__init__()
+        height, wide, channels = input_shape
+        if height % patch or wide % patch:
+            raise ValueError(f"patches of {patch} pixels do not fill {height} x {wide}")
+        tokens = (height // patch) * (wide // patch)
+        self.patches = layers.layer(
+            nn.Conv2d, channels, config.width, patch, stride=patch, initializer=config.initializer
+        )
+        self.token = ClassToken(config.width, config.initializer)
+        self.positions = Positions(tokens + 1, config.width, config.initializer)
+        self.blocks = Blocks(config, recompute)
+        self.norm = norm(config)
+        self.head = layers.dense(config.width, classes, config.initializer)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = self.blocks(self.positions(self.token(x)))
+        return self.head(self.norm(x)[:, 0])

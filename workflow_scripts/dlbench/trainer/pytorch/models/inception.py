@@ -1,27 +1,54 @@
-"""Inception v3, as in trainer/keras/models/inception_v3.py."""
+"""GoogLeNet and Inception v3, as in trainer/keras/models/inception.py."""
+
+from typing import Any
 
 import torch
 from torch import nn
 
-from dlbench.trainer.pytorch import convolution, initial
-from dlbench.trainer.pytorch.convolution import Branches
+from dlbench.trainer.pytorch import layers
+from dlbench.trainer.pytorch.layers import Branches, conv_relu
 
-TASK = "classification"
-INPUT_SHAPE = (299, 299, 3)
-CLASSES = 1000
+CONSTANTS_OF = "keras/models"
+MOMENTS: dict[str, Any] = {"scale": False, "epsilon": 1e-3, "momentum": 0.999}
 
 
-def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    layers = _column(input_shape[-1], (32, 3, 2, "valid"), (32, 3, 1, "valid"), (64, 3))
-    layers.append(nn.MaxPool2d(3, 2))
-    layers += _column(64, (80, 1), (192, 3, 1, "valid"))
-    layers.append(nn.MaxPool2d(3, 2))
-    layers += [_module_of_5x5(192, 32), _module_of_5x5(256, 64), _module_of_5x5(288, 64)]
-    layers.append(_reduced_to_17(288))
-    layers += [_module_of_7x7(768, maps) for maps in (128, 160, 160, 192)]
-    layers.append(_reduced_to_8(768))
-    layers += [_WideModule(1280), _WideModule(2048)]
-    return nn.Sequential(*layers, convolution.GlobalAveragePool(), initial.dense(2048, classes))
+def build(input_shape: tuple[int, ...], classes: int, constants: dict[str, Any]) -> nn.Module:
+    if constants["NAME"] == "googlenet":
+        made, maps = _googlenet(input_shape[-1], constants["STAGES"])
+    else:
+        made, maps = _inception_v3(input_shape[-1]), 2048
+    return nn.Sequential(*made, layers.GlobalAveragePool(), layers.dense(maps, classes))
+
+
+def _googlenet(maps_in, stages):
+    made = [*conv_relu(maps_in, 64, 7, stride=2), layers.SamePaddedMaxPool()]
+    made += [*conv_relu(64, 64, 1), *conv_relu(64, 192, 3)]
+    maps_in = 192
+    for stage in stages:
+        made.append(layers.SamePaddedMaxPool())
+        for one, to_three, three, to_five, five, pooled in stage:
+            made.append(
+                Branches(
+                    conv_relu(maps_in, one, 1),
+                    conv_relu(maps_in, to_three, 1) + conv_relu(to_three, three, 3),
+                    conv_relu(maps_in, to_five, 1) + conv_relu(to_five, five, 5),
+                    [nn.MaxPool2d(3, 1, padding=1), *conv_relu(maps_in, pooled, 1)],
+                )
+            )
+            maps_in = one + three + five + pooled
+    return made, maps_in
+
+
+def _inception_v3(maps_in):
+    made = _column(maps_in, (32, 3, 2, "valid"), (32, 3, 1, "valid"), (64, 3))
+    made.append(nn.MaxPool2d(3, 2))
+    made += _column(64, (80, 1), (192, 3, 1, "valid"))
+    made.append(nn.MaxPool2d(3, 2))
+    made += [_module_of_5x5(192, 32), _module_of_5x5(256, 64), _module_of_5x5(288, 64)]
+    made.append(_reduced_to_17(288))
+    made += [_module_of_7x7(768, maps) for maps in (128, 160, 160, 192)]
+    made.append(_reduced_to_8(768))
+    return [*made, _WideModule(1280), _WideModule(2048)]
 
 
 def _module_of_5x5(maps_in, pooled):
@@ -88,12 +115,11 @@ def _split(maps_in):
 
 def _column(maps_in, *convolutions):
     """Convolutions one after another, each (maps, kernel[, stride[, padding]])."""
-    layers = []
+    made = []
     for maps, *others in convolutions:
-        moments = {"scale": False, "epsilon": 1e-3, "momentum": 0.999}
-        layers += convolution.conv_bn_relu(maps_in, maps, *others, **moments)
+        made += layers.conv_bn_relu(maps_in, maps, *others, **MOMENTS)
         maps_in = maps
-    return layers
+    return made
 
 
 def _averaged():
