@@ -14,7 +14,7 @@ from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building, convolution, flops
 from dlbench.trainer.tasks import TASKS
-from dlbench.trainer.tensorflow.losses import LOSSES
+from dlbench.trainer.tensorflow.step import LOSSES
 from support.trainers.published_models import PARAMETERS
 from support.trainers.unmade_weights import unmade_weights
 

@@ -10,8 +10,7 @@ from tensorflow.python.eager import context
 
 from dlbench.common import plugins
 from dlbench.study.runs import Run
-from dlbench.trainer.tensorflow.losses import LOSSES
-from dlbench.trainer.tensorflow.step import Step
+from dlbench.trainer.tensorflow.step import LOSSES, Step
 from dlbench.trainer.tensorflow.strategies import Base
 
 pytestmark = pytest.mark.ci

@@ -184,7 +184,7 @@ def widen_torch():
     import torch
 
     from dlbench.trainer.pytorch import building
-    from dlbench.trainer.pytorch.losses import LOSSES
+    from dlbench.trainer.pytorch.step import LOSSES
 
     widen()
     torch.set_default_dtype(torch.float64)

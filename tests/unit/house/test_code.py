@@ -68,7 +68,6 @@ BEHIND_LENET = {
     "dlbench/trainer/tensorflow/strategies/__init__.py",
     "dlbench/trainer/tensorflow/strategies/single.py",
     "dlbench/trainer/tasks.py",
-    "dlbench/trainer/tensorflow/losses.py",
     "dlbench/trainer/train.py",
 }
 DIGITS, MNIST = "dlbench/data/datasets/digits.py", "dlbench/data/datasets/mnist.py"
@@ -140,11 +139,6 @@ def test_the_files_behind_a_run_are_these():
 def test_what_drops_or_reads_files_before_a_run_is_behind_runs_that_ask_for_it():
     cold = short(judgement.training_code(dataclasses.replace(LENET, page_cache="cold")))
     assert cold - BEHIND_LENET == {"dlbench/trainer/reading/page_cache.py"}
-
-
-def test_what_reads_without_a_model_is_behind_runs_of_that_mode():
-    alone = short(judgement.training_code(dataclasses.replace(LENET, mode="input")))
-    assert alone - BEHIND_LENET == {"dlbench/trainer/input_engine.py"}
 
 
 def test_a_run_executes_its_own_plugins_and_no_others():

@@ -9,8 +9,11 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.common.run_fields import OF_PROGRAMS
+from dlbench.log import event_log
+from dlbench.log.event_fields import LogError
 from dlbench.study.runs import Run
 from dlbench.trainer import engine, flags
+from dlbench.trainer.engine import Peak
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 
@@ -108,3 +111,52 @@ def test_a_device_computes_in_numbers_that_it_has_or_says_nothing_of():
     engine.check_precision("tf32", "NVIDIA H100", (9, 0))
     engine.check_precision("float16", "AMD Instinct MI250X", None)
     engine.check_precision("float32", "Tesla K80", (3, 7))
+
+
+COUNTED = {"a": (5, 8), "b": (7, 7)}
+
+
+def test_each_device_has_its_own_peaks_in_their_order():
+    assert engine.read_peaks("ab", COUNTED.get) == Peak([5, 7], [8, 7], None)
+
+
+def test_what_is_not_counted_of_one_device_is_not_known_and_named():
+    for missing in (None, -1, 0):
+        peak = engine.read_peaks("ab", (COUNTED | {"b": (7, missing)}).get)
+        assert peak == Peak([5, 7], None, "the framework does not count what is reserved")
+
+
+def test_a_framework_that_counts_nothing_or_fails_ends_no_run_and_says_why():
+    def fail(device):
+        raise ValueError(f"Allocator stats not available for device '{device}'\n")
+
+    for read, words in (
+        (lambda device: (None, None), "the framework does not count it"),
+        (fail, "ValueError: Allocator stats not available for device 'CPU:0'"),
+    ):
+        assert engine.read_peaks(["CPU:0"], read) == Peak(None, None, words)
+
+
+def logged(tmp_path, **fields):
+    """What is read of a run's end with these fields."""
+    log = event_log.EventLog(tmp_path / "train.jsonl")
+    log.write("run_end", status="failed", message="", t_utc=event_log.utc_now(), **fields)
+    log.close()
+    (found,) = event_log.read(tmp_path / "train.jsonl")
+    return found
+
+
+def test_the_fields_of_run_end_are_read_again(tmp_path):
+    fields = {
+        "peak_allocated_bytes_per_device": [5, 7],
+        "peak_reserved_bytes_per_device": None,
+        "device_memory_unknown": "why",
+        "device_memory_limit_bytes": 9,
+    }
+    assert logged(tmp_path, **fields).items() >= fields.items()
+
+
+@pytest.mark.parametrize("wrong", [5, [-1], ["5"], [0.5]])
+def test_peaks_that_are_no_counts_are_an_error_of_the_log(tmp_path, wrong):
+    with pytest.raises(LogError, match="peak_allocated_bytes_per_device"):
+        logged(tmp_path, peak_allocated_bytes_per_device=wrong)

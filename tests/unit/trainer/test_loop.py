@@ -9,9 +9,8 @@ import pytest
 
 from dlbench.log import event_log
 from dlbench.study.runs import Run
-from dlbench.trainer import checkpoints, copies, device_memory, engine, loop
-from dlbench.trainer.engine import CheckpointState
-from dlbench.trainer.input_engine import reading_only
+from dlbench.trainer import checkpoints, copies, engine, loop
+from dlbench.trainer.engine import CheckpointState, Peak, reading_only
 from dlbench.trainer.schedule import Schedule, steps_in
 
 STEPS = {"steps": 3, "warmup_steps": 1, "warmup_s": 0.0, "epochs": None}
@@ -114,10 +113,11 @@ def test_the_end_says_what_the_devices_held_at_most_or_why_that_is_not_known(tmp
     assert end["peak_allocated_bytes_per_device"] is None
     assert end["device_memory_unknown"] == "the framework does not count it"
     engine = Engine()
-    engine.peak_memory = lambda: device_memory.Peak([5], [8], None)
+    engine.peak_memory = lambda: Peak([5], None, "why", 9)
     end, _ = trained(engine, tmp_path / "counting.jsonl")
     assert end["peak_allocated_bytes_per_device"] == [5]
-    assert end["peak_reserved_bytes_per_device"] == [8]
+    assert end["peak_reserved_bytes_per_device"] is None
+    assert (end["device_memory_unknown"], end["device_memory_limit_bytes"]) == ("why", 9)
 
 
 def test_held_out_items_are_scored_before_training_and_after_each_epoch(tmp_path):

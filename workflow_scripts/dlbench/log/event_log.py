@@ -38,7 +38,7 @@ dates in UTC):
                 host_energy_j and their quality (dlbench/machine/energy.py);
                 peak_allocated_bytes_per_device, peak_reserved_bytes_per_device (lists),
                 device_memory_unknown, device_memory_limit_bytes: by the framework's count
-                (dlbench/trainer/device_memory.py);
+                (dlbench/trainer/engine.py);
                 t_s: the end of the work, before the trainer shuts down;
                 hung, time_limit_s of a timeout, if the supervisor wrote it;
                 before_first_step: it failed for a transient reason and measured nothing

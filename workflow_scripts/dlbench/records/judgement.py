@@ -54,7 +54,6 @@ CANNOT_CHANGE_RESULTS = frozenset(
             "trainer/profiling.py",  # traces further steps, after the run
             "trainer/containment.py",  # checks where a run is, and refuses
             "trainer/description.py",
-            "trainer/device_memory.py",  # counts
             "trainer/model_flops.py",
             "trainer/reading/inputs.py",  # refuses what does not fit
         )
@@ -64,7 +63,6 @@ CANNOT_CHANGE_RESULTS = frozenset(
 # Files that only some runs execute: {file: (field, its values in such runs)}.
 OPTIONAL_CODE = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
-    plugins.LIBRARY / "trainer/input_engine.py": ("mode", (inputs.INPUT_ONLY,)),
 }
 
 

@@ -12,14 +12,13 @@ A framework is a folder beside this file whose `engine.py` defines
     INPUTS: its readers of items; the first is that of `input: auto`
     UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
         declared as those of other frameworks (dlbench/common/run_fields.py) may be left out
-whose file `losses.py` has LOSSES, the Losses of each task (tasks.py), and whose folders
-`strategies` and, unless shared, `models` have the framework's own. A file `combinations.py` there,
-which does not import the framework, may define
-    unsupported(run): why the framework cannot combine the run's fields; None if it can
+whose file `step.py` has LOSSES, the Losses of each task (tasks.py), and whose folders
+`strategies` and, unless shared, `models` have the framework's own. Which fields the framework cannot
+combine is said by `not_combined` of its strategies.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -28,7 +27,6 @@ from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.common.run_fields import DECLARED, DEFAULTS, OF_PROGRAMS
 from dlbench.machine.redaction import Variables
-from dlbench.trainer import device_memory
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
@@ -39,6 +37,7 @@ if TYPE_CHECKING:  # the workflow asks for strategies without it
 
 DEFAULT = "tensorflow"
 EVALUATION_BATCH = 256
+MAX_CHARACTERS = 200  # of the reason why a peak of memory is unknown
 FRAMEWORK_FOLDERS = ("models", "strategies")  # folders that each framework has
 # The least compute capability of NVIDIA's GPUs that have these kinds of numbers.
 CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
@@ -72,6 +71,30 @@ class CheckpointState(NamedTuple):
 
     replicated: Mapping[str, Sequence[Variable]]
     per_rank: Mapping[str, Sequence[Variable]]
+
+
+class Peak(NamedTuple):
+    """Peaks in bytes of each device of a process, in the order of its devices.
+
+    They are peaks since the process started, evaluations and the choice of kernels included: JAX
+    cannot reset its count, and the peak must fit wherever it occurs. No framework counts what it
+    takes of a CPU's memory; sampling.py records the resident set of the process instead.
+
+    Attributes:
+        allocated: by arrays, that is weights, gradients, optimizer state, activations and work
+            space; None if the framework does not count it on all its devices.
+        reserved: by the framework's allocator, whether in use or cached for later arrays; or None.
+        unknown: why some of it is not known; None if all is known.
+        limit: the most bytes that the framework takes of a device; None if it has no such limit.
+    """
+
+    allocated: list[int] | None
+    reserved: list[int] | None
+    unknown: str | None
+    limit: int | None = None
+
+
+NOT_COUNTED = Peak(None, None, "the framework does not count it")
 
 
 class Engine(Protocol):
@@ -155,12 +178,12 @@ class Engine(Protocol):
         """
         return ModelFlops(None, None, ["the framework has no rules for its layers"])
 
-    def peak_memory(self) -> device_memory.Peak:
+    def peak_memory(self) -> Peak:
         """Peak memory of the devices of this process since it started, if the framework counts it.
 
         This default does not.
         """
-        return device_memory.NOT_COUNTED
+        return NOT_COUNTED
 
     def checkpoint_state(self) -> CheckpointState:
         """The variables that a checkpoint saves."""
@@ -188,6 +211,92 @@ class Engine(Protocol):
 
     def build_facts(self) -> dict[str, Any]:
         """How the framework was compiled, as plain values: `FRAMEWORK_build`."""
+
+
+def reading_only(of_framework: type[Any]) -> type[Any]:
+    """The class of a framework's engine, but its objects only read (mode `input`)."""
+    return type("InputEngine", (_Reading, of_framework), {})
+
+
+NO_LOSS = 0.0  # each step of a log has a loss
+
+
+class _Reading:
+    """What differs from Engine.
+
+    - A step takes the next batch from the run's reader and discards it. It ends when the batch is
+      in host memory, without a copy to a device.
+    - The framework's own engine opens the data and knows the devices. It builds no model, no step.
+    - As in other modes the first batch is taken before the first step.
+    - The processes of a run read independently; none waits for another between two steps.
+    """
+
+    learning_rate = 0.0
+    host_batches: Callable[[int], Iterator[Any]]
+
+    def build(self) -> None:
+        """Nothing."""
+
+    def begin(self, first: int) -> None:
+        self._batches = self.host_batches(first)
+        next(self._batches)
+
+    def trace(self) -> None:
+        """Nothing."""
+
+    def step(self, index: int, until: int) -> float:
+        next(self._batches)
+        return NO_LOSS
+
+    window = Engine.window
+
+    def parameters(self) -> None:
+        return None
+
+    def attention(self) -> None:
+        return None
+
+    def model_flops(self) -> ModelFlops:
+        return ModelFlops(None, None, ["mode input has no model"])
+
+    def checkpoint_state(self) -> CheckpointState:
+        return CheckpointState({}, {})  # the position in the data follows from the step
+
+    def weights_sha256(self) -> list[str]:
+        return []
+
+
+def read_peaks(
+    devices: Iterable[Any], read: Callable[[Any], tuple[int | None, int | None]]
+) -> Peak:
+    """Read the peaks of some devices.
+
+    Args:
+        read: returns (allocated, reserved) of a device, None for what it does not count. If it
+            raises, nothing is known, and the exception is the reason: no run fails because of it.
+    """
+    try:
+        pairs = [read(device) for device in devices]
+    except Exception as error:
+        return Peak(
+            None, None, terminal.message(f"{type(error).__name__}: {error}", MAX_CHARACTERS)
+        )
+    allocated, reserved = (_whole([pair[place] for pair in pairs]) for place in (0, 1))
+    if allocated is None and reserved is None:
+        return NOT_COUNTED
+    names = {"what is allocated": allocated, "what is reserved": reserved}
+    missing = [name for name, values in names.items() if values is None]
+    unknown = f"the framework does not count {missing[0]}" if missing else None
+    return Peak(allocated, reserved, unknown)
+
+
+def _whole(values: list[int | None]) -> list[int] | None:
+    """The values if there are any and all are known; None otherwise.
+
+    An unknown value is -1 on some devices under JAX; the peak of a run is never 0.
+    """
+    counts = [int(value) for value in values if value is not None and value > 0]
+    return counts if counts and len(counts) == len(values) else None
 
 
 def seed(spec: Spec) -> int:
@@ -302,14 +411,7 @@ def unsupported(run: Spec) -> str | None:
             others = " and ".join(field.frameworks)
             lacked.setdefault(name, f"{name} is a field of framework {others}: leave it out")
     reasons = (why for name, why in lacked.items() if getattr(run, name) != DEFAULTS[name])
-    return next(reasons, None) or unsupported_strategy(run) or _not_combined(run)
-
-
-def _not_combined(run):
-    """Why the framework of a run cannot combine its fields; None if it can, or is another's."""
-    if run.framework not in names() or "combinations" not in plugins.names(run.framework):
-        return None
-    return plugins.load(run.framework, "combinations").unsupported(run)
+    return next(reasons, None) or unsupported_strategy(run) or strategy_of(run).not_combined(run)
 
 
 def _constants(framework):

@@ -23,7 +23,7 @@ from dlbench import Error
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.machine import nccl_log
-from dlbench.trainer import checkpoints, description, device_memory, sampling
+from dlbench.trainer import checkpoints, description, sampling
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.engine import Engine
 from dlbench.trainer.reading import inputs
@@ -100,7 +100,18 @@ def train(
         # After a failure other ranks, which may hold shards of the weights, may not get here.
         **({} if message else {"weights_sha256": engine.weights_sha256()}),
         **usage,
-        **device_memory.fields(engine.peak_memory()),
+        **_memory(engine),
+    }
+
+
+def _memory(engine: Engine) -> dict[str, Any]:
+    """The fields of run_end about the devices' memory."""
+    peak = engine.peak_memory()
+    return {
+        "peak_allocated_bytes_per_device": peak.allocated,
+        "peak_reserved_bytes_per_device": peak.reserved,
+        "device_memory_unknown": peak.unknown,
+        "device_memory_limit_bytes": peak.limit,
     }
 
 

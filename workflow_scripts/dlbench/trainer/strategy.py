@@ -57,6 +57,11 @@ class BaseStrategy:
         """Why this strategy cannot train a run; None if it can."""
         return None
 
+    @classmethod
+    def not_combined(cls, run: Spec) -> str | None:
+        """Why the framework cannot combine the run's fields; None if it can."""
+        return None
+
     @staticmethod
     def processes_per_node(run: Spec) -> int:
         """Number of a run's processes on each node that compute."""

@@ -1,6 +1,6 @@
 """Tasks: what a model learns and how it is scored, in any framework.
 
-The loss and the sums are computed on the devices: the file `losses.py` of each framework has
+The loss and the sums are computed on the devices: the file `step.py` of each framework has
 LOSSES, the Losses of each task.
 """
 

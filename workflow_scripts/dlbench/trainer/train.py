@@ -24,7 +24,6 @@ from dlbench.trainer import (
     description,
     engine,
     flags,
-    input_engine,
     loop,
     profiling,
     schedule,
@@ -128,7 +127,7 @@ class _Process:
         if spec.page_cache != inputs.AS_FOUND:
             self._prepare_page_cache(self._strategy, self._log)
         reads = spec.mode == inputs.INPUT_ONLY
-        make = input_engine.reading_only(module.Engine) if reads else module.Engine
+        make = engine.reading_only(module.Engine) if reads else module.Engine
         self._engine = make(spec, self._strategy, where.data)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
         containment.check_imported(spec.runtime, engine.packages(spec.framework))

@@ -14,11 +14,11 @@ import keras
 import numpy as np
 
 from dlbench.common import plugins
-from dlbench.trainer import device_memory, engine, updates
+from dlbench.trainer import engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
-from dlbench.trainer.jax import losses, measuring
+from dlbench.trainer.jax import measuring, step
 from dlbench.trainer.jax.step import State, make_step, make_sums, set_precision
 from dlbench.trainer.jax.strategies import Base
 from dlbench.trainer.keras import building, flops
@@ -44,7 +44,7 @@ UNSUPPORTED_FIELDS = {
 class Engine(ArrayEngine):
     """See dlbench/trainer/engine.py, which documents the methods."""
 
-    LOSSES = losses.LOSSES
+    LOSSES = step.LOSSES
     strategy: Base
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):
@@ -104,12 +104,12 @@ class Engine(ArrayEngine):
     def model_flops(self) -> ModelFlops:
         return flops.count(self._model, self.item_shape)
 
-    def peak_memory(self) -> device_memory.Peak:
+    def peak_memory(self) -> engine.Peak:
         def read(device):
             stats = device.memory_stats() or {}  # None of a CPU
             return stats.get("peak_bytes_in_use"), stats.get("peak_pool_bytes")
 
-        peak = device_memory.read_peaks(self.strategy.local, read)
+        peak = engine.read_peaks(self.strategy.local, read)
         if peak.allocated is None:
             return peak
         stats = [device.memory_stats() or {} for device in self.strategy.local]

@@ -8,12 +8,12 @@ import torch
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.trainer import device_memory, engine, updates
+from dlbench.trainer import engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.pytorch import building, flops, losses, measuring
+from dlbench.trainer.pytorch import building, flops, measuring, step
 from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, check_compiling, check_model, set_precision
 from dlbench.trainer.pytorch.strategies import Base
@@ -40,7 +40,7 @@ UNSUPPORTED_FIELDS = {
 class Engine(ArrayEngine):
     """See dlbench/trainer/engine.py, which documents the methods."""
 
-    LOSSES = losses.LOSSES
+    LOSSES = step.LOSSES
     READERS = {**ArrayEngine.READERS, "torch": DataLoaderReader}
     strategy: Base
 
@@ -85,11 +85,11 @@ class Engine(ArrayEngine):
     def model_flops(self) -> ModelFlops:
         return self._flops
 
-    def peak_memory(self) -> device_memory.Peak:
+    def peak_memory(self) -> engine.Peak:
         if not self.gpu_count:
-            return device_memory.NOT_COUNTED
+            return engine.NOT_COUNTED
         cuda = torch.cuda
-        return device_memory.read_peaks(
+        return engine.read_peaks(
             [self.strategy.device],
             lambda device: (cuda.max_memory_allocated(device), cuda.max_memory_reserved(device)),
         )

@@ -15,6 +15,9 @@
   strategy casts weights and inputs itself; weights stay float32. With float16,
   torch.amp.GradScaler scales the loss, with the same initial scale as Keras.
 - With gradient accumulation, gradients are exchanged after the last part of the batch.
+- Losses and sums of each task (Losses in dlbench/trainer/tasks.py) are at the end. Inputs are a
+  tensor or a NumPy array; the axes after the first may be in any order. Targets are whole numbers
+  of int64, or masks of uint8 with channels first, as the logits.
 """
 
 import contextlib
@@ -28,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from dlbench import Error
 from dlbench.trainer.engine import CheckpointState, Variable, check_precision
@@ -349,3 +353,93 @@ class _RandomState:
 
     def assign(self, value: np.ndarray) -> None:
         self._of.set_rng_state(torch.from_numpy(value))
+
+
+class _Language:
+    """Softmax cross-entropy of each token."""
+
+    ignored = -100  # a target that is none; PyTorch's default
+
+    def scaled(self, inputs: Any) -> torch.Tensor:
+        return torch.as_tensor(inputs)
+
+    def loss(self, targets: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        return self._cross_entropy(targets, logits, "mean")
+
+    def sums(self, targets: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
+        return {"items": targets.numel(), "loss": self._cross_entropy(targets, logits, "sum")}
+
+    def _cross_entropy(self, targets, logits, reduction):
+        return functional.cross_entropy(
+            logits.float().flatten(0, -2),
+            targets.flatten(),
+            ignore_index=self.ignored,
+            reduction=reduction,
+        )
+
+
+class _MaskedLanguage(_Language):
+    """Softmax cross-entropy of each masked token; targets elsewhere are -1."""
+
+    ignored = -1
+
+    def sums(self, targets: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
+        return super().sums(targets, logits) | {"items": (targets >= 0).sum()}
+
+
+class _Classification(_Language):
+    """Softmax cross-entropy of each image, how often its class is among the first one or five."""
+
+    def scaled(self, inputs: Any) -> torch.Tensor:
+        """uint8 pixels to the range -1 .. 1."""
+        return torch.as_tensor(inputs).float().mul(2 / 255).sub_(1)
+
+    def sums(self, targets: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
+        logits = logits.float()
+        of_label = logits.gather(1, targets[:, None])
+        higher = (logits > of_label).sum(1)
+        finite = of_label[:, 0].isfinite()
+        return super().sums(targets, logits) | {
+            "top1": ((higher < 1) & finite).sum(),
+            "top5": ((higher < 5) & finite).sum(),
+        }
+
+
+class _Segmentation:
+    """Sigmoid cross-entropy of each pixel; intersection and union of masks and predictions."""
+
+    def scaled(self, inputs: Any) -> torch.Tensor:
+        """Each image with mean 0 and deviation 1: surveys differ in the unit of their light.
+
+        An image of one value keeps a deviation of 1 / sqrt(its values), as with TensorFlow.
+        """
+        images = torch.as_tensor(inputs).float()
+        values = images[0].numel()
+        axes = tuple(range(1, images.ndim))
+        deviation, mean = torch.std_mean(images, axes, correction=0, keepdim=True)
+        return (images - mean) / deviation.clamp(min=values**-0.5)
+
+    def loss(self, targets: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        return self._cross_entropy(targets, logits, "mean")
+
+    def sums(self, targets: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
+        target, predicted = targets > 0, logits > 0
+        return {
+            "items": targets.numel(),
+            "loss": self._cross_entropy(targets, logits, "sum"),
+            "both": (target & predicted).sum(),
+            "either": (target | predicted).sum(),
+        }
+
+    def _cross_entropy(self, masks, logits, reduction):
+        return functional.binary_cross_entropy_with_logits(
+            logits.float(), masks.float(), reduction=reduction
+        )
+
+
+LOSSES: dict[str, Losses] = {
+    "classification": _Classification(),
+    "segmentation": _Segmentation(),
+    "language": _Language(),
+    "masked_language": _MaskedLanguage(),
+}

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from dlbench.common import plugins
-from dlbench.trainer import device_memory, engine, schedule
+from dlbench.trainer import engine, schedule
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.keras import building, flops
@@ -20,9 +20,8 @@ from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tasks import TASKS
 from dlbench.trainer.tensorflow import measuring
-from dlbench.trainer.tensorflow.losses import LOSSES
 from dlbench.trainer.tensorflow.pipelines import Source
-from dlbench.trainer.tensorflow.step import Step, set_precision
+from dlbench.trainer.tensorflow.step import LOSSES, Step, set_precision
 from dlbench.trainer.tensorflow.strategies import Base
 
 MODELS = "keras/models"
@@ -113,7 +112,7 @@ class Engine:
     def model_flops(self) -> ModelFlops:
         return flops.count(self._model, self.item_shape)
 
-    def peak_memory(self) -> device_memory.Peak:
+    def peak_memory(self) -> engine.Peak:
         def read(device):
             # On a CPU it depends on the CPU whether TensorFlow fails here or answers 0.
             if tf.DeviceSpec.from_string(device).device_type == "CPU":
@@ -121,7 +120,7 @@ class Engine:
             # TensorFlow does not tell how much its allocator has reserved.
             return tf.config.experimental.get_memory_info(device)["peak"], None
 
-        return device_memory.read_peaks(self.strategy.devices, read)
+        return engine.read_peaks(self.strategy.devices, read)
 
     def checkpoint_state(self) -> CheckpointState:
         replicated, per_rank = building.named_variables(self._model, self._optimizer)

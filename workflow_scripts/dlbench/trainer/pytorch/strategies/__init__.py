@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.common import assignments
+from dlbench.common import assignments, plugins
 from dlbench.machine import limits
 from dlbench.machine.binding import THREADS
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 # Parameters of mallopt(3) by their numbers in glibc's malloc.h, with their largest values.
 MALLOPT = {"M_MMAP_THRESHOLD": (-3, 32 << 20), "M_TRIM_THRESHOLD": (-1, (1 << 31) - 1)}
+RECORDING_STEPS = 2  # in which CUDA graphs are not replayed yet: the first warms up for recording
 Tensor = Any  # PyTorch's own, as are modules: it is not imported yet
 Module = Any
 Batch = tuple[np.ndarray, ...]  # in the memory of the host: inputs and targets
@@ -56,6 +57,48 @@ class Base(BaseStrategy):
         threads = assignments.parse(spec.variables).get(THREADS, "")
         self.asked_threads = int(threads) if threads.isdigit() else 0
         super().__init__(spec, device, folder)
+
+    @classmethod
+    def not_combined(cls, run: Spec) -> str | None:
+        if run.compile_mode == "model":
+            return None
+        if not run.compile:
+            return (
+                f"compile_mode {run.compile_mode} says how compile: true compiles, and this run "
+                "does not compile: say compile: true, or leave compile_mode out"
+            )
+        return _without_blocks(run) if run.compile_mode == "blocks" else cls._not_captured(run)
+
+    @classmethod
+    def _not_captured(cls, run):
+        """Why CUDA graphs cannot be recorded of a run's steps; None if they can.
+
+        PyTorch's documentation says what they cannot do, "CUDAGraph Trees": kernels are replayed
+        with the arguments and addresses of the recording. DDP and FSDP exchange gradients in hooks,
+        outside of the compiled program, and FSDP gathers weights at other addresses in each step.
+        """
+        if not cls.supports_cuda_graphs:
+            return (
+                f"compile_mode cuda_graphs does not work with strategy {run.strategy}, whose "
+                "exchange between devices is outside of the compiled program: choose strategy "
+                "single"
+            )
+        if run.accumulate_steps > 1:
+            return (
+                "compile_mode cuda_graphs does not work with accumulate_steps: the graph of a part "
+                "would overwrite the gradients of the part before it"
+            )
+        if run.deterministic:
+            return (
+                "compile_mode cuda_graphs does not work with deterministic: PyTorch leaves some "
+                "deterministic operations, as that of an embedding's gradient, out of CUDA graphs"
+            )
+        if run.steps is not None and run.warmup_steps < RECORDING_STEPS:
+            return (
+                f"compile_mode cuda_graphs needs warmup_steps {RECORDING_STEPS} or more: the "
+                f"graphs are recorded in the first {RECORDING_STEPS} steps"
+            )
+        return None
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), **self.compiled}
@@ -122,6 +165,20 @@ class Base(BaseStrategy):
 
     def _connect(self):
         """Connect to the other processes."""
+
+
+def _without_blocks(run):
+    """Why the blocks of a run's model cannot be compiled; None if they can.
+
+    They are alike in models that define RECOMPUTES, or BLOCKS = True (pytorch/building.py).
+    """
+    model = plugins.constants("pytorch/models", run.model)
+    if model.get("BLOCKS", model.get("RECOMPUTES")):
+        return None
+    return (
+        f"compile_mode blocks is of models of blocks that are alike, as gpt2_small; {run.model} "
+        "has none (a model file of your own says BLOCKS = True)"
+    )
 
 
 def _keep_freed_memory():
