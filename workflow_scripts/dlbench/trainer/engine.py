@@ -13,8 +13,8 @@ A framework is a folder beside this file whose `engine.py` defines
     UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
         declared as those of other frameworks (dlbench/common/run_fields.py) may be left out
 whose file `step.py` has LOSSES, the Losses of each task (tasks.py), and whose folders
-`strategies` and, unless shared, `models` have the framework's own. Which fields the framework cannot
-combine is said by `not_combined` of its strategies.
+`strategies` and, unless shared, `models` have the framework's own. `not_combined` of its strategies
+says which fields it cannot combine.
 """
 
 import functools
