@@ -82,11 +82,9 @@ def calibrate(
 ) -> None:
     """Write the event `calibration`: what the device attains, or why that is not known.
 
-    Args:
-        kernels: makes them; it may fail, for instance because the device's memory is full.
-        folder: where measured values are stored.
-        machine: what tells one device from another: hardware, versions, precision, cores.
-        lasting_s: duration of the long measurements in seconds.
+    `kernels` makes them; it may fail, for instance because the device's memory is full. Measured
+    values are stored in the folder by `machine`, what tells one device from another: hardware,
+    versions, precision, cores. The long measurements last `lasting_s` seconds.
     """
     path = Path(folder) / f"{json_digest(machine)[:32]}.json"
     rates: dict[str, Any] | None = _stored(path, machine)

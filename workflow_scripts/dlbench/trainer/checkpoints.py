@@ -85,9 +85,6 @@ class Checkpointer:
         run: plain values that identify the run.
         state: the variables to save.
         stop_reason: returns why this process was asked to stop, "" if it was not.
-
-    Attributes:
-        sync_step: the step after which the ranks synchronize next.
     """
 
     def __init__(
@@ -104,7 +101,7 @@ class Checkpointer:
         self._strategy, self._log, self._run = strategy, log, run
         self._replicated, self._per_rank = state.replicated, state.per_rank
         self._stop_reason = stop_reason
-        self.sync_step = 1
+        self.sync_step = 1  # the step after which the ranks synchronize next
         self._written = time.monotonic()
         self._start = latest(folder, run)
 
@@ -127,17 +124,14 @@ class Checkpointer:
         return step
 
     def synchronize(self, step: int, step_time_s: float, window: int = 1) -> str:
-        """Synchronize the ranks, and write a checkpoint if one is due.
+        """Synchronize the ranks after a step, and write a checkpoint if one is due.
 
-        Args:
-            step: the step that was just done.
-            step_time_s: mean time of the last steps.
-            window: steps of a window; the next synchronization follows a whole number of windows.
-
-        Returns:
-            Why the run must stop, "" if it goes on.
+        The next synchronization follows a whole number of windows of `window` steps; `step_time_s`
+        is the mean time of the last steps. Returns why the run must stop, "" if it goes on.
         """
-        reason = self._stop_reason() or ("a file named stop" if self._stop_file().exists() else "")
+        reason = self._stop_reason() or (
+            "a file named stop" if (self._folder / STOP_FILE).exists() else ""
+        )
         due = time.monotonic() - self._written >= self._every_s
         next_step = step + window * max(1, round(SYNC_EVERY_S / (window * max(step_time_s, 1e-6))))
         rows = self._strategy.gather([bool(reason), due, next_step])
@@ -176,9 +170,6 @@ class Checkpointer:
                 f"{tuple(copy.shape)}: the model has changed; delete the folder to begin anew"
             )
         return array
-
-    def _stop_file(self):
-        return self._folder / STOP_FILE
 
 
 def write(folder: str | Path, rank: int, step: int, arrays: dict[str, Any], log: bytes) -> None:

@@ -88,14 +88,11 @@ def find(
     """The cluster of this process.
 
     Args:
-        spec: the run's fields as attributes.
         wanted: number of tasks of each kind of job that the run needs, as in {"worker": 2}.
         launchers: those that may start such a process, for the message.
         first_suffices: whether a process needs only the address of the first one.
 
-    Raises:
-        Unreachable: this node cannot resolve the name of another.
-        Error: neither TF_CONFIG nor Slurm's variables are set, or they do not fit the run.
+    Raises Error: neither TF_CONFIG nor Slurm's variables are set, or they do not fit the run.
     """
     if "TF_CONFIG" in environ:
         cluster = _from_tf_config(environ["TF_CONFIG"])

@@ -38,15 +38,8 @@ def check_variables(text: str, environ: Mapping[str, str] = os.environ) -> None:
 def check(runtime: str, image_id: str | None) -> dict[str, Any] | None:
     """Check that this process runs in the image of the run, or outside of any image.
 
-    Args:
-        runtime: the run's.
-        image_id: the id of the run's image, as its marker file has it.
-
-    Returns:
-        The content of the image's marker file, as a proof for the log; None on bare metal.
-
-    Raises:
-        Error: this process runs in another image, or in one and should not, or the reverse.
+    Returns the content of the image's marker file, which has its id, as a proof for the log; None
+    on bare metal.
     """
     try:
         marker = json.loads(IMAGE_MARKER.read_text(encoding="utf-8"))
@@ -81,15 +74,8 @@ def check_imported(runtime: str, packages: Iterable[str]) -> None:
 
     An environment that uv made has its lock file beside it; without a lock file nothing is checked.
     Packages that the lock file does not name may be installed. An image is identified by its digest
-    instead.
-
-    Args:
-        runtime: the run's.
-        packages: names of modules that must come from the environment. So must all other modules
-            that the environment has, if they were imported.
-
-    Raises:
-        Error: a package comes from another environment, or has another version.
+    instead. The modules named here must come from the environment, and so must all others that the
+    environment has, if they were imported.
     """
     lock = Path(sys.prefix).parent / LOCK
     if lock.is_file() and not plugins.constants("runtimes", runtime)["CONTAINED"]:

@@ -90,15 +90,9 @@ class Copy:
 def this_copy(
     spec: Spec, device: str, log: str | Path, environ: Mapping[str, str] = os.environ
 ) -> Copy:
-    """The Copy of this process.
+    """The Copy of this process; `log` is the first copy's.
 
-    Args:
-        spec: the run's fields as attributes.
-        device: "cpu" or "gpu".
-        log: path of the first copy's log.
-
-    Raises:
-        Error: it was not started as a copy of this run, or without cores of its own.
+    Raises Error: it was not started as a copy of this run, or without cores of its own.
     """
     text, count = environ.get("DLBENCH_COPY"), spec.copies_per_node
     if count == 1 and text is None:

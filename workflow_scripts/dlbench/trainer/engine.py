@@ -62,15 +62,10 @@ class Items(Protocol):
 
 
 class CheckpointState(NamedTuple):
-    """The variables that a checkpoint saves: name -> its copies on the devices of this process.
+    """The variables that a checkpoint saves: name -> its copies on the devices of this process."""
 
-    Attributes:
-        replicated: variables that are equal on all ranks; rank 0 saves them.
-        per_rank: variables that differ between ranks; each rank saves its own.
-    """
-
-    replicated: Mapping[str, Sequence[Variable]]
-    per_rank: Mapping[str, Sequence[Variable]]
+    replicated: Mapping[str, Sequence[Variable]]  # equal on all ranks; rank 0 saves them
+    per_rank: Mapping[str, Sequence[Variable]]  # each rank saves its own
 
 
 class Peak(NamedTuple):
@@ -137,24 +132,17 @@ class Engine(Protocol):
         """Trace and compile the step as far as the framework can before its first call."""
 
     def step(self, index: int, until: int) -> float:
-        """Do one step and wait for its mean loss over the devices of this process.
+        """Do one step, counted from 1, and wait for its mean loss over this process's devices.
 
-        Args:
-            index: number of the step, from 1.
-            until: number of the next step that an evaluation, a checkpoint or the end follows.
+        An evaluation, a checkpoint or the end follows after step `until`.
         """
 
     def window(self, first: int, last: int, until: int) -> list[float]:
         """Do several steps and wait once, for the last. Returns the loss of each, as `step` does.
 
         This default waits for each step. Losses, weights and learning rates must be the same either
-        way.
-
-        Args:
-            first, last: numbers of the first and the last step, which may be equal.
-                schedule.Windows chooses the length, so a new length must not compile anew.
-            until: number of the next step that an evaluation, a checkpoint or the end follows;
-                `last` or later.
+        way. schedule.Windows chooses the length, so a new length must not compile anew. `first`
+        and `last` may be equal; `until` is `last` or later.
         """
         return [self.step(index, until) for index in range(first, last + 1)]
 
@@ -271,9 +259,8 @@ def read_peaks(
 ) -> Peak:
     """Read the peaks of some devices.
 
-    Args:
-        read: returns (allocated, reserved) of a device, None for what it does not count. If it
-            raises, nothing is known, and the exception is the reason: no run fails because of it.
+    `read` returns (allocated, reserved) of a device, None for what it does not count. If it raises,
+    nothing is known, and the exception is the reason: no run fails because of it.
     """
     try:
         pairs = [read(device) for device in devices]
@@ -305,11 +292,9 @@ def seed(spec: Spec) -> int:
 
 
 def check_precision(precision: str, gpu: str | None, capability: Sequence[int] | None) -> None:
-    """Check that a device supports a precision.
+    """Check that a device supports a precision: a GPU of a name and compute capability, or a CPU.
 
-    Args:
-        gpu: name of the device; None if it is a CPU.
-        capability: its compute capability, as in (8, 0); None if it has none, as AMD's GPUs.
+    AMD's GPUs have no compute capability, which is (8, 0) for example.
     """
     least = CAPABILITIES.get(precision)
     if gpu is None and precision == "tf32":
@@ -358,10 +343,8 @@ def names() -> list[str]:
 def plugin_kind(framework: str, folder: str) -> str:
     """The kind, as `plugins` takes it, of a framework's add-ons, as in `jax/strategies`.
 
-    Args:
-        framework: of a run. A framework that only another program knows has no add-ons here;
-            TensorFlow's strategies then say how the processes of the run are laid out.
-        folder: any folder of add-ons; the name of one that frameworks share is returned as it is.
+    A framework that only another program knows has no add-ons here: TensorFlow's strategies then
+    say how the processes of a run are laid out. A folder that frameworks share is its own kind.
     """
     if folder not in FRAMEWORK_FOLDERS:
         return folder

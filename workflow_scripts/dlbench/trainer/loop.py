@@ -43,24 +43,16 @@ def train(
     sample_every_s: float = 1.0,
     packages: str | None = None,
 ) -> dict[str, Any]:
-    """Train one run and log it, from run_start to the last step.
+    """Train one run and log it, from run_start to the last step. Returns the fields of run_end.
 
     Args:
-        spec: the run's fields as attributes (see runs.Run).
         engine: that of this process, before `build`.
-        copy: which Copy of the run this process is.
         log: an EventLog that has no run_start yet.
         checkpointing: {"folder", "every_s", "stop_reason"} of a checkpoints.Checkpointer, or None.
         sample_every_s: seconds between two samples of the machine's use; 0: none.
         packages: folder where the list of installed packages is saved; None: nowhere.
 
-    Returns:
-        The fields of run_end: status, message, when the work was done (t_s), digests of the
-        weights, energy and so on.
-
-    Raises:
-        Error: the combination cannot be trained; the message says why.
-        checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
+    Raises checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
     """
     if engine.gpu_count:
         copy.check_gpus(engine.gpu_count, spec.devices_per_node)

@@ -48,14 +48,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
 
 
 def profile(spec: Spec, engine: Engine, log: EventLog, folder: Path) -> None:
-    """Do a few more steps; rank 0 traces them and writes the event `profile`.
-
-    Args:
-        spec: the run's fields as attributes.
-        engine: that of this process, which has done all steps of the run.
-        log: of this process.
-        folder: in which the trace is saved.
-    """
+    """Do a few more steps after the run's; rank 0 traces them and writes the event `profile`."""
     steps = _Steps(spec, engine)
     if engine.strategy.rank:
         with contextlib.suppress(Exception):  # of any framework: the run has completed before
@@ -107,12 +100,10 @@ def _traced(engine: Engine, steps: _Steps, folder: Path) -> dict[str, Any]:
 class Track(NamedTuple):
     """The events of one thread of the host, or of one stream of a device, by XLA's profiler.
 
-    Attributes:
-        process, thread: their names, as in `/host:CPU` and `/device:GPU:0`.
-        events: (name, start in picoseconds, duration in picoseconds, further values by name).
+    An event is (name, start in picoseconds, duration in picoseconds, further values by name).
     """
 
-    process: str
+    process: str  # as in `/host:CPU` and `/device:GPU:0`
     thread: str
     events: list[tuple[str, int, int, dict[str, Any]]]
 

@@ -40,12 +40,9 @@ MIN_PROBE_STEPS = 2
 class Schedule:
     """The steps of one run. Steps and epochs count from 1.
 
-    Args:
-        spec: the run's fields as attributes.
-        records: number of records in the training split; None if the items are synthetic.
+    `records`: number of records in the training split; None if the items are synthetic.
 
     Attributes:
-        spec: the run's fields.
         global_batch: items of one step, over all devices.
         total: the number of the last step; WarmUp adds to it unless `total_is_final`.
         evaluates: whether the run is scored on held-out items, after each epoch and at its end.
@@ -67,9 +64,8 @@ class Schedule:
     def resume(self, first: int, total: int | None) -> None:
         """Set the last step of a run with a timed warm-up that goes on after step `first`.
 
-        Args:
-            total: the number of the last step, if the warm-up had ended by then. The repeated one
-                adds nothing to it, and ends with the run at the latest.
+        `total` is its number if the warm-up had ended by then. The repeated one adds nothing to it,
+        and ends with the run at the latest.
         """
         self.total_is_final = total is not None
         self.total = total or self.warm_up_end(first) + (self.spec.steps or 0)
@@ -162,10 +158,7 @@ def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> i
 class Windows:
     """The windows of one run in one process; they are the same on all ranks.
 
-    Args:
-        schedule: of the run.
-        engine: that of this process.
-        first: the step after which the run was resumed, 0 if it was not.
+    The run was resumed after step `first`, 0 if it was not.
 
     Attributes:
         length: steps of a window that does not end early.
@@ -205,16 +198,10 @@ class Windows:
         return index if probe == 1 else index + self._probe - place - 1
 
     def record(self, last: int, steps: int, step_s: float) -> dict[str, float] | None:
-        """Record the time of a window; choose the length after the last window of the warm-up.
+        """Record the time of a window that ends with step `last`: mean seconds of its `steps`.
 
-        Args:
-            last: the last step of the window.
-            steps: number of its steps.
-            step_s: mean seconds of a step.
-
-        Returns:
-            The fields of the event `windows` once the length is chosen, equal on all ranks; before
-            and after that None.
+        The length is chosen after the last window of the warm-up. Returns the fields of the event
+        `windows` then, equal on all ranks; before and after that None.
         """
         if not self._probe or last <= self.warm_up_end - 2 * self._probe:
             return None
@@ -242,11 +229,8 @@ class Windows:
 class WarmUp:
     """The warm-up of one run in one process; it has as many steps on all ranks.
 
-    Args:
-        schedule: of the run, whose `total` grows with each step that is added.
-        windows: of the run in this process, whose `warm_up_end` grows, too.
-        gather: of the strategy of this process.
-        first: the step after which the run was resumed, 0 if it was not.
+    The schedule's `total` and the windows' `warm_up_end` grow with each step that is added. The run
+    was resumed after step `first`, 0 if it was not.
     """
 
     def __init__(
@@ -262,14 +246,10 @@ class WarmUp:
         self._ended = not self._asked_s
 
     def record(self, last: int, now_s: float) -> dict[str, float] | None:
-        """Record the end of a window; add steps if the time has not passed.
+        """Record when the window that ends with step `last` did; add steps if time is left.
 
-        Args:
-            last: the last step of the window.
-            now_s: when it ended.
-
-        Returns:
-            The fields of the event `warm_up` once the time has passed; before and after that None.
+        Returns the fields of the event `warm_up` once the time has passed; before and after that
+        None.
         """
         if self._ended:
             return None

@@ -78,15 +78,10 @@ class BaseStrategy:
         return options.parse("strategy", run.strategy, cls.OPTIONS, run.strategy_options)
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
-        """Join the other processes and set up the devices of this one.
+        """Join the other processes and set up the devices of this one, "cpu" or "gpu".
 
-        Args:
-            spec: the run's fields as attributes.
-            device: "cpu" or "gpu".
-            folder: where the run's log lies, for further files.
-
-        Raises:
-            Error: there are other processes than the run has, or a device is missing.
+        Further files may be written into `folder`, where the run's log lies. Raises Error: there
+        are other processes than the run has, or a device is missing.
         """
         self.options = self.parse_options(spec)
         self.folder = Path(folder)

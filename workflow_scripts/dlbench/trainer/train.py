@@ -243,12 +243,7 @@ def _check_framework(spec: Spec) -> None:
 
 
 def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrategy]) -> Copy:
-    """The run's copy that this process is.
-
-    Raises:
-        Error: the strategy does not support the run's copies, windows, updates, input or profile,
-            or the process was not started as a copy.
-    """
+    """The run's copy that this process is, if the strategy supports what the run asks for."""
     modules = (copies, schedule, updates, inputs, profiling)
     reasons = (module.unsupported(spec, strategy_class) for module in modules)
     reason = next(filter(None, reasons), None)
@@ -288,12 +283,8 @@ class _Signal(BaseException):
 class _StopSignals:
     """Handles SIGTERM and SIGUSR1, which ask the run to stop.
 
-    Args:
-        end_later: whether the first signal is only noted, so that the run can write a checkpoint
-            before it stops. Otherwise, and at a second signal, the run ends at once.
-
-    Attributes:
-        ended_run: a signal ended the run at once.
+    With `end_later` the first signal is only noted, so that the run can write a checkpoint before
+    it stops. Otherwise, and at a second signal, the run ends at once (`ended_run`).
     """
 
     def __init__(self, end_later: bool):

@@ -81,11 +81,7 @@ def ahead(
 class _Buffers:
     """The pinned buffers of one batch in host memory, and its buffers on the device.
 
-    Args:
-        stream: of the copies.
-
-    Attributes:
-        used: an event after the step that computes with the batch.
+    `used` is an event after the step that computes with the batch.
     """
 
     def __init__(self, device: torch.device, stream: Any):

@@ -134,14 +134,9 @@ class DistributedBase(Base):
 
 
 def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.environ) -> Rendezvous:
-    """The Rendezvous of this process.
+    """The Rendezvous of this process; `jobs` are the numbers of processes of each kind.
 
-    Args:
-        spec: the run's fields as attributes.
-        jobs: number of the run's processes of each kind.
-
-    Raises:
-        Error: the variables of the run's launcher are missing, or contradict the run.
+    Raises Error: the variables of the run's launcher are missing, or contradict the run.
     """
     protocol = cluster.protocol(spec.launcher)
     if protocol == "torchrun":

@@ -137,13 +137,8 @@ def set_precision(spec: Spec, strategy: Base) -> None:
 class Step:
     """The step of a run in this process; calling it returns the mean loss of a batch, a tensor.
 
-    Args:
-        losses: of the task.
-        model: on the device of this process.
-        scaled: makes the model's inputs from those of a batch.
-
-    Attributes:
-        model: that of this process; under strategy fsdp it holds a shard of each weight.
+    `scaled` makes the model's inputs from those of a batch. The `model` is on the device of this
+    process; under strategy fsdp it then holds a shard of each weight.
     """
 
     def __init__(

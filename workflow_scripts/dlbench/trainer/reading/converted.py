@@ -49,9 +49,6 @@ class ConvertedDataset:
         reader: how a record is read, as the manifest has it.
         streamed: whether the dataset is one sequence of tokens, cut into items when it is read.
         mask: the token that replaces masked tokens; None where none are masked.
-
-    Raises:
-        Error: there is no manifest, or records of a kind that is not known.
     """
 
     def __init__(
@@ -82,12 +79,7 @@ class ConvertedDataset:
         self._rows: dict[str, np.ndarray] = {}
 
     def records(self, split: str) -> int:
-        """How many items a split has.
-
-        Raises:
-            KeyError: the dataset has no such split.
-            Error: it is a text that is shorter than one item.
-        """
+        """How many items a split has. Raises Error: it is a text that is shorter than one item."""
         if self.streamed:
             tokens, length = len(self.row(split)), self.item_shape[0]
             if not (windows := text.count(tokens, length)):
@@ -146,23 +138,14 @@ Reader = TypeVar("Reader", bound=ConvertedDataset)
 
 
 class InputSettings(NamedTuple):
-    """All that decides which items a process gets, apart from the dataset.
-
-    Attributes:
-        spec: the run's fields as attributes.
-        strategy: of this process.
-        model_module: the module of the model.
-        task: what it learns.
-        scale: makes the model's inputs from those of a batch.
-        seed: fixes synthetic items, and the order and augmentation of others.
-    """
+    """All that decides which items a process gets, apart from the dataset."""
 
     spec: Spec
-    strategy: Any
+    strategy: Any  # of this process
     model_module: ModuleType
     task: Task
-    scale: Callable[[Any], Any]
-    seed: int
+    scale: Callable[[Any], Any]  # makes the model's inputs from those of a batch
+    seed: int  # fixes synthetic items, and the order and augmentation of others
 
 
 def open_dataset(
@@ -198,10 +181,6 @@ def open_dataset(
 class Source:
     """The items of a run, as far as the model and its step need to know them.
 
-    Args:
-        reader: how the framework reads converted datasets.
-        data_folder: of the run's dataset, if it is no synthetic one.
-
     Attributes:
         data: the dataset; None if the items are synthetic.
         like: the dataset whose shape and classes the items have, synthetic ones of a probe, too;
@@ -212,10 +191,8 @@ class Source:
         content_sha256: digest of the converted dataset; None if the items are synthetic.
         scaled: makes the model's inputs from those of a batch; it returns items of the model's own
             shape, which are scaled beforehand, as they are.
-        seed: fixes synthetic items, and the order and augmentation of others.
 
-    Raises:
-        Error: there is no data, or it is of another kind than the model learns.
+    Raises Error: there is no data, or it is of another kind than the model learns.
     """
 
     def __init__(

@@ -22,18 +22,11 @@ BLOCK_BYTES = 1 << 20
 
 
 def prepare(folder: str | Path, state: str) -> dict[str, Any]:
-    """Drop a converted dataset from the page cache, or read it into the cache.
+    """Drop a converted dataset from the page cache (COLD), or read it into the cache (WARM).
 
-    Args:
-        folder: where its manifest lies.
-        state: COLD or WARM.
-
-    Returns:
-        `files` and `bytes` of the dataset, and the share of it that was cached before
-        (`kept_before`) and is cached now (`kept`), if the kernel tells these.
-
-    Raises:
-        Error: there is no dataset, or the page cache did not get into that state.
+    Returns `files` and `bytes` of the dataset, and the share of it that was cached before
+    (`kept_before`) and is cached now (`kept`), if the kernel tells these. Raises Error: the page
+    cache did not get into that state.
     """
     data = ConvertedDataset(folder)
     paths = [path for split in data.manifest["splits"] for path, _ in data.shards(split)]

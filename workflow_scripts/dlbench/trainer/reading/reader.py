@@ -81,12 +81,9 @@ class DatasetReader(ConvertedDataset):
     def training_batches(
         self, batch: int, seed: int, rank: int = 0, size: int = 1, first_step: int = 0
     ) -> Iterator[Batch]:
-        """Endless batches for one of `size` processes.
+        """Endless batches of `batch` items for one of `size` processes, that of a rank.
 
-        Args:
-            batch: items per step of this process.
-            rank: of this process.
-            first_step: number of steps that are skipped, because the run was resumed after them.
+        `first_step` steps are skipped, because the run was resumed after them.
         """
         order, steps = Order(batch, seed, rank, size), itertools.count(first_step)
         if self.encoded:
@@ -307,9 +304,7 @@ def initialize_worker(*_: int) -> None:
 def epoch_order(counts: tuple[int, ...], window: int, seed: int, epoch: int) -> np.ndarray:
     """The numbers of all records in the order of an epoch.
 
-    Args:
-        counts: records of each shard. Shards are shuffled as a whole.
-        window: of so many records within which these are then shuffled.
+    Shards of these `counts` of records are shuffled as a whole, then records within windows.
 
     >>> sorted(epoch_order((3, 4), 2, seed=1, epoch=0).tolist())
     [0, 1, 2, 3, 4, 5, 6]
@@ -385,8 +380,7 @@ class Records:
     def payloads(self, numbers: Iterable[int]) -> Iterator[bytes]:
         """Some records; the shards that have them are open meanwhile.
 
-        Raises:
-            tfrecord.RecordError: a file is damaged there, or shorter.
+        Raises tfrecord.RecordError: a file is damaged there, or shorter.
         """
         with contextlib.ExitStack() as opened:
             files: dict[int, Any] = {}
@@ -536,14 +530,8 @@ class Strategy(Protocol):
 class Items(Source):
     """The batches of a run's steps for frameworks whose step is called with arrays.
 
-    Args:
-        settings: its `strategy` is a Strategy, and its `scale` takes NumPy arrays and those of the
-            framework. What it returns for NumPy arrays must be accepted by `np.asarray`.
-        data_folder: of the converted dataset, if the items are of one.
-        reader: what reads it.
-
-    Raises:
-        Error: there is no data, or it is of another kind than the model learns.
+    The `strategy` of the settings is a Strategy, and their `scale` takes NumPy arrays and those of
+    the framework. What it returns for NumPy arrays must be accepted by `np.asarray`.
     """
 
     def __init__(

@@ -25,15 +25,9 @@ HELD_OUT_SEED = 0
 
 
 def load(name: str, paths: Iterable[Path], dtype: str) -> np.ndarray:
-    """All tokens of a split, in their order.
+    """All tokens of a split, in their order, from the shards of a dataset.
 
-    Args:
-        name: of the dataset.
-        paths: of its shards.
-        dtype: of a token.
-
-    Raises:
-        Error: a record is not a piece of text, or one is missing.
+    Raises Error: a record is not a piece of text, or one is missing.
     """
     pieces = {}
     for path in paths:
@@ -81,11 +75,9 @@ def masked_count(length: int) -> int:
 def masked(
     tokens: np.ndarray, random: np.random.Generator, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mask some tokens of items. Targets are the true tokens there, and IGNORED elsewhere.
+    """Mask some tokens of items (items, tokens), int32, by a token `mask`, the largest.
 
-    Args:
-        tokens: (items, tokens), int32.
-        mask: the mask token; tokens that replace others are below it.
+    Targets are the true tokens there, and IGNORED elsewhere.
     """
     ranks = random.random(tokens.shape).argsort(1).argsort(1)
     chosen = ranks < masked_count(tokens.shape[1])

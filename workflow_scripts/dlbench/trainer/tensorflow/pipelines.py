@@ -58,9 +58,6 @@ class Data(converted.ConvertedDataset):
             rank: of this process; a tensor if the pipeline is built in another process.
             size: number of processes that share the items.
             first_step: number of steps that are skipped, because the run was resumed after them.
-
-        Raises:
-            Error: shards that the manifest lists are missing.
         """
         rank = tf.cast(rank, tf.int64)
         if self.in_memory:

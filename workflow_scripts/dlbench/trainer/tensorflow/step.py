@@ -36,18 +36,8 @@ class Step:
     """The compiled step, or a window of steps that is one compiled call.
 
     Calling it does the steps `first` to `last` of a window and returns the mean loss of each over
-    the devices of this process; `until` is as for the strategy's `stepper`.
-
-    Args:
-        spec: the run's fields as attributes (see runs.Run).
-        strategy: that of this process.
-        losses: of the task.
-        model: the model that is trained.
-        optimizer: Keras's, built for the model's weights.
-        source: of the items, after its `begin`.
-
-    Attributes:
-        learning_rate: of the last step.
+    the devices of this process; `until` is as for the strategy's `stepper`. The optimizer is built
+    for the model's weights, and `begin` of the source of items was called.
     """
 
     def __init__(
