@@ -45,7 +45,7 @@ def test_a_search_is_started_with_the_words_of_a_run_and_neither_calibrates_nor_
     run = plan.searches[search_id][0].attempt(16)
     changed = find_batch.arguments_for_batch(arguments, run, "b16/train.jsonl", 2)
     specs = [word for word in changed if word.startswith("--spec=")]
-    assert all('"batch_per_device": 16' in spec for spec in specs) and runs.FLAGS in changed
+    assert '"batch_per_device": 16' in specs[-1] and runs.FLAGS in changed
     assert changed[changed.index("--log") + 1] == "b16/train.jsonl"
 
 

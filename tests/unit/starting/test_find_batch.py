@@ -126,7 +126,9 @@ def test_the_words_of_a_try_are_those_of_its_batch(tmp_path):
     arguments = ["--label=x", "--position=try 1", "--spec={}", "--", "python", "train.py"]
     arguments += ["{flags}", "--log", "elsewhere", "--device", "cpu"]
     changed = find_batch.arguments_for_batch(arguments, RUN, tmp_path / "train.jsonl", 3)
-    assert json.loads(changed[2].removeprefix("--spec=")) == RUN.values()
-    assert changed[1] == "--position=try 3"
+    specs = [word for word in changed[: changed.index("--")] if word.startswith("--spec=")]
+    assert json.loads(specs[-1].removeprefix("--spec=")) == RUN.values()
+    positions = [word for word in changed if word.startswith("--position=")]
+    assert positions == ["--position=try 1", "--position=try 3"]
     log = str(tmp_path / "train.jsonl")
     assert changed[-5:] == ["{flags}", "--log", log, "--device", "cpu"]

@@ -42,30 +42,21 @@ FIRST_BATCHES = 3  # start workers, fill buffers
 def parser(description: str | None = None) -> argparse.ArgumentParser:
     """The flags of the program."""
     flags = argparse.ArgumentParser(description=description)
-    flags.add_argument("--spec", required=True, type=json.loads, help="all fields of a run, JSON")
-    flags.add_argument("--site", default="", help="name of the machine, for the table")
-    flags.add_argument("--output", required=True, type=Path, help="JSON, written by rank 0")
-    flags.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
-    flags.add_argument(
-        "--model", action="append", default=[], help="whose gradients are exchanged; may be several"
-    )
-    flags.add_argument(
-        "--read",
-        action="append",
-        default=[],
-        type=json.loads,
-        metavar="JSON",
-        help="fields in which a run that reads a dataset differs, and its `folder`",
-    )
-    flags.add_argument(
-        "--calibration-s",
-        type=command_line.real(above=0),
-        default=calibration.SECONDS,
-        metavar="SECONDS",
-        help=f"for which products of matrices and copies are measured, {CALIBRATIONS} times in all",
-    )
-    flags.add_argument("--model-folder", help="folder with models of your own")
-    flags.add_argument("--image-id", help="what the marker says of the image that this is in")
+    add = flags.add_argument
+    add("--spec", required=True, type=json.loads, help="all fields of a run, JSON")
+    add("--site", default="", help="name of the machine, for the table")
+    add("--output", required=True, type=Path, help="JSON, written by rank 0")
+    add("--device", default="cpu", choices=["cpu", "gpu"])
+    models = "whose gradients are exchanged; may be several"
+    add("--model", action="append", default=[], help=models)
+    reads = "fields in which a run that reads a dataset differs, and its `folder`"
+    add("--read", action="append", default=[], type=json.loads, metavar="JSON", help=reads)
+    lasting = "for which products of matrices and copies are measured, "
+    lasting += f"{CALIBRATIONS} times in all"
+    seconds = {"type": command_line.real(above=0), "metavar": "SECONDS"}
+    add("--calibration-s", default=calibration.SECONDS, **seconds, help=lasting)
+    add("--model-folder", help="folder with models of your own")
+    add("--image-id", help="what the marker says of the image that this is in")
     return flags
 
 

@@ -33,9 +33,6 @@ from dlbench.study.runs import Run
 RESERVE = 0.1  # of what there is
 RESOLUTION = 16  # the batch is found to a sixteenth of itself
 MEBIBYTE = 2**20
-# Flags of start_run.py, and one of the trainer, whose values differ between batches.
-SPEC, LABEL, POSITION = "--spec=", "--label=", "--position="
-LOG = "--log"
 TOO_LARGE_STATUSES = ("oom", "timeout")
 # Peaks of a device's memory, the best first: reserved bytes include a cache, which the allocator
 # releases when memory runs short.
@@ -249,16 +246,8 @@ def arguments_for_batch(arguments: Sequence[str], run: Run, log: Path, number: i
 
     `run` is the try; its `number` counts from 1.
     """
-    changed, last = [], ""
-    for word in arguments:
-        if word.startswith(SPEC):
-            word = f"{SPEC}{json.dumps(run.values(), sort_keys=True)}"
-        elif word.startswith(LABEL):
-            word = f"{LABEL}{run.label()}"
-        elif word.startswith(POSITION):
-            word = f"{POSITION}try {number}"
-        elif last == LOG:
-            word = str(log)
-        changed.append(word)
-        last = word
-    return changed
+    cut = arguments.index("--")
+    place = arguments.index("--log", cut) + 1
+    spec = json.dumps(run.values(), sort_keys=True)
+    own = [f"--spec={spec}", f"--label={run.label()}", f"--position=try {number}"]  # the last count
+    return [*arguments[:cut], *own, *arguments[cut:place], str(log), *arguments[place + 1 :]]

@@ -221,7 +221,6 @@ def _trains(path, log):
 
 
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
-ASK_POLL_S = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -254,7 +253,8 @@ def ask_by_file(trainer: subprocess.Popen[bytes], request: Path) -> None:
     """Ask a trainer by a file to end, and wait until it has, or CHECKPOINT_GRACE_S."""
     request.parent.mkdir(parents=True, exist_ok=True)
     request.touch()
-    _wait(trainer, CHECKPOINT_GRACE_S)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        trainer.wait(CHECKPOINT_GRACE_S)
     request.unlink(missing_ok=True)
 
 
@@ -262,10 +262,5 @@ def ask_by_signal(trainer: subprocess.Popen[bytes], name: str, grace_s: float) -
     """Ask a trainer by a signal to end, and wait until it has, or some seconds."""
     with contextlib.suppress(ProcessLookupError):
         trainer.send_signal(signal.Signals[name])
-    _wait(trainer, grace_s)
-
-
-def _wait(trainer, seconds):
-    deadline = time.monotonic() + seconds
-    while trainer.poll() is None and time.monotonic() < deadline:
-        time.sleep(ASK_POLL_S)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        trainer.wait(grace_s)

@@ -82,11 +82,6 @@ class SupervisedRun:
     stop_grace_s: float = processes.CHECKPOINT_GRACE_S
 
     @property
-    def logs_steps(self) -> bool:
-        """Whether the trainer logs steps while it trains."""
-        return self.output is None
-
-    @property
     def logs(self) -> list[Path]:
         """The logs that show whether the run makes progress: that of rank 0, or of each copy."""
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
@@ -239,7 +234,8 @@ def _no_step(status, before_first_step):
 
 
 def _took_step(run):
-    return not run.logs_steps or costs.took_step(run.log)
+    """Whether a step was taken, or may have been: another program's are read at its end."""
+    return run.output is not None or costs.took_step(run.log)
 
 
 def _watch(trainer, run, started, stopping_reason, watch):
