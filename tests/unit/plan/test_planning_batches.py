@@ -43,7 +43,8 @@ def test_a_search_is_started_with_the_words_of_a_run_and_neither_calibrates_nor_
     assert {"--processes=1", "--memory-mb=2000", "--network=auto"} <= set(arguments)
     assert not [word for word in arguments if "calibrations" in word or "checkpoint" in word]
     run = plan.searches[search_id][0].attempt(16)
-    changed = find_batch.arguments_for_batch(arguments, run, "b16/train.jsonl", 2)
+    tried = arguments[arguments.index("--") + 1 :]
+    changed = find_batch.arguments_for_batch(tried, run, "b16/train.jsonl", 2)
     specs = [word for word in changed if word.startswith("--spec=")]
     assert '"batch_per_device": 16' in specs[-1] and runs.FLAGS in changed
     assert changed[changed.index("--log") + 1] == "b16/train.jsonl"
