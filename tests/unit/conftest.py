@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dlbench.common import own_code
-from dlbench.data import download
+from dlbench.data import fetch_dataset
 from dlbench.starting import processes, supervisor
 from dlbench.study import config, trainer_environments
 from support.campaigns.temporary_folder import temporary_folder as temporary_folder
@@ -88,7 +88,7 @@ def server():
 @pytest.fixture
 def short_waits(monkeypatch):
     """Downloads that fail are tried again at once."""
-    monkeypatch.setattr(download, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(fetch_dataset, "FIRST_WAIT_S", 0.01)
 
 
 @pytest.fixture

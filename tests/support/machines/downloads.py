@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from dlbench.data import download
-from dlbench.data.download import fetch_file
+from dlbench.data import fetch_dataset
+from dlbench.data.fetch_dataset import fetch_file
 
 CONTENT = random.Random(1).randbytes(1_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -104,6 +104,7 @@ def interrupt(urls, path, **known):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(download, "PROGRESS_EVERY_S", 0)
-        fetch_file(urls, path, **known, report=stop)
+        patch.setattr(fetch_dataset, "PROGRESS_EVERY_S", 0)
+        patch.setattr(fetch_dataset, "print_line", stop)
+        fetch_file(urls, path, **known)
     return path.with_name("data.bin.part").stat().st_size

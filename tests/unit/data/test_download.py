@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from dlbench.data import download
-from dlbench.data.download import DownloadError, WrongFile, check_file, fetch_file
+from dlbench.data import fetch_dataset
+from dlbench.data.fetch_dataset import DownloadError, WrongFile, check_file, fetch_file
 from support.machines.downloads import CONTENT, MD5, SHA256, Server, files_beside, interrupt
 from support.machines.paths import REPOSITORY
 
@@ -48,11 +48,11 @@ def test_an_empty_file_arrives_where_that_is_what_is_published(server, path):
     assert path.read_bytes() == b""
 
 
-def test_progress_is_shown_with_rate_and_time_left(server, path, monkeypatch):
-    monkeypatch.setattr(download, "PROGRESS_EVERY_S", 0.05)
+def test_progress_is_shown_with_rate_and_time_left(server, path, monkeypatch, capsys):
+    monkeypatch.setattr(fetch_dataset, "PROGRESS_EVERY_S", 0.05)
     server.pause_s = 0.005
-    lines = []
-    fetch_file([server.url()], path, len(CONTENT), report=lines.append)
+    fetch_file([server.url()], path, len(CONTENT))
+    lines = capsys.readouterr().err.splitlines()
     assert 2 <= len(lines) <= 20
     pattern = r"data\.bin: [01](\.\d+)? of 1 MB, \d+\.\d MB/s, \d+ s left"
     assert all(re.fullmatch(pattern, line) for line in lines)
@@ -118,10 +118,10 @@ def breaks_before_the_first_byte(server):
 @pytest.mark.parametrize(
     ("fault", "byte", "attempts"),
     [
-        (cut_short, 999_999, download.FRUITLESS_ATTEMPTS + 1),
-        (weak_etag, 300_000, download.FRUITLESS_ATTEMPTS + 1),
-        (another_etag_each_time, 100_000, download.FRUITLESS_ATTEMPTS + 1),
-        (breaks_before_the_first_byte, 0, download.FRUITLESS_ATTEMPTS),
+        (cut_short, 999_999, fetch_dataset.FRUITLESS_ATTEMPTS + 1),
+        (weak_etag, 300_000, fetch_dataset.FRUITLESS_ATTEMPTS + 1),
+        (another_etag_each_time, 100_000, fetch_dataset.FRUITLESS_ATTEMPTS + 1),
+        (breaks_before_the_first_byte, 0, fetch_dataset.FRUITLESS_ATTEMPTS),
     ],
 )
 def test_a_server_that_never_sends_the_rest_is_given_up(server, path, fault, byte, attempts):
@@ -162,9 +162,6 @@ def test_a_file_of_another_length_is_refused(server, path):
     with pytest.raises(DownloadError, match="offers 1000000 bytes, expected 5"):
         fetch_file([server.url()], path, 5)
     assert files_beside(path) == []
-    server.announced_bytes = len(CONTENT) - 7
-    with pytest.raises(DownloadError, match="sends more than the 999993 bytes that it announces"):
-        fetch_file([server.url()], path)
     server.announces_length = False
     with pytest.raises(DownloadError, match="sends more than the 500000 bytes expected"):
         fetch_file([server.url()], path, 500_000)
@@ -190,8 +187,8 @@ def test_of_a_file_of_unpublished_size_a_limit_is_taken_that_a_dataset_may_raise
 def test_a_server_that_sends_too_slowly_is_given_up_also_where_connections_break(
     server, path, monkeypatch, drop_after
 ):
-    monkeypatch.setattr(download, "RATE_OVER_S", 0.3)
-    monkeypatch.setattr(download, "MIN_BYTES_PER_S", 1e6)
+    monkeypatch.setattr(fetch_dataset, "RATE_OVER_S", 0.3)
+    monkeypatch.setattr(fetch_dataset, "MIN_BYTES_PER_S", 1e6)
     server.pause_s, server.drop_after = 0.1, drop_after
     with pytest.raises(DownloadError, match=r"sent \d+ bytes a second for \d+ s, less than"):
         fetch_file([server.url()], path)
@@ -199,8 +196,8 @@ def test_a_server_that_sends_too_slowly_is_given_up_also_where_connections_break
 
 
 def test_a_local_file_may_be_as_slow_as_the_machine_is(tmp_path, path, monkeypatch):
-    monkeypatch.setattr(download, "RATE_OVER_S", 0.0)
-    monkeypatch.setattr(download, "MIN_BYTES_PER_S", 1e15)
+    monkeypatch.setattr(fetch_dataset, "RATE_OVER_S", 0.0)
+    monkeypatch.setattr(fetch_dataset, "MIN_BYTES_PER_S", 1e15)
     there = tmp_path / "there"
     there.write_bytes(CONTENT)
     for url in (there.as_uri(), "package:sklearn.datasets.data/digits.csv.gz"):
@@ -296,19 +293,7 @@ def test_another_mirror_continues_where_a_digest_proves_the_result(server, path,
         other.shutdown()
 
 
-# Offline, and small disks
-
-
-def test_offline_touches_no_network_and_says_where_the_file_goes(server, path, tmp_path):
-    with pytest.raises(DownloadError) as raised:
-        fetch_file([server.url()], path, len(CONTENT), SHA256, offline=True)
-    for words in ("offline is set", str(path), server.url(), "bytes 1000000", SHA256):
-        assert words in str(raised.value)
-    assert server.requests == []
-    # Mirrors on this machine are read.
-    (tmp_path / "mirror.bin").write_bytes(CONTENT)
-    url = (tmp_path / "mirror.bin").as_uri()
-    assert fetch_file(["http://127.0.0.1:9/x", url], path, offline=True)["url"] == url
+# Small disks
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_read(server, path):
@@ -355,7 +340,7 @@ def test_a_published_file_is_known_by_either_digest(tmp_path):
 
 def start(url, path):
     command = (
-        "import sys; from dlbench.data.download import fetch_file;"
+        "import sys; from dlbench.data.fetch_dataset import fetch_file;"
         f"print(fetch_file([sys.argv[1]], sys.argv[2], sha256={SHA256!r})['url'])"
     )
     environ = os.environ | {"PYTHONPATH": str(REPOSITORY / "workflow_scripts")}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dlbench.data.download import DownloadError, fetch_file
+from dlbench.data.fetch_dataset import DownloadError, fetch_file
 from dlbench.data.transports import TransportError
 from support.machines.downloads import CONTENT, interrupt
 

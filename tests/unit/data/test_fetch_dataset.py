@@ -7,9 +7,8 @@ import pytest
 
 from dlbench.common import plugins
 from dlbench.data import fetch_dataset
-from dlbench.data.datasets import digits, imagenet
-from dlbench.data.download import DownloadError
-from dlbench.data.fetch_dataset import FetchError
+from dlbench.data.datasets import digits, imagenet, mnist
+from dlbench.data.fetch_dataset import DownloadError, FetchError
 
 
 def test_files_staged_by_hand_are_used_where_they_lie_if_they_are_the_published_ones(tmp_path):
@@ -48,7 +47,7 @@ def test_a_dataset_may_raise_the_limit_of_what_is_fetched(tmp_path, monkeypatch)
     source.write_bytes(bytes(9))
     entry = {"bytes": None, "sha256": None, "md5": None, "urls": [source.as_uri()]}
     dataset = plugins.load("datasets", "cifar10")
-    monkeypatch.setattr(fetch_dataset.download, "MAX_BYTES", 5)
+    monkeypatch.setattr(fetch_dataset, "MAX_BYTES", 5)
     for more, fits in (({}, False), ({"max_bytes": 8}, False), ({"max_bytes": 9}, True)):
         monkeypatch.setattr(dataset, "FILES", {"x.bin": entry | more})
         refused = pytest.raises(DownloadError, match=r"more than the \d allowed")
@@ -57,7 +56,11 @@ def test_a_dataset_may_raise_the_limit_of_what_is_fetched(tmp_path, monkeypatch)
             fetch_dataset.fetch("cifar10", tmp_path / "source")
 
 
-def test_offline_names_what_is_missing_and_where_to_put_it(tmp_path):
-    with pytest.raises(FetchError, match=r"ubyte\.gz is missing and offline is set"):
+def test_offline_touches_no_network_and_says_what_is_missing_and_where_to_put_it(tmp_path):
+    name, known = next(iter(mnist.FILES.items()))
+    with pytest.raises(FetchError) as raised:
         fetch_dataset.fetch("mnist", tmp_path, offline=True)
+    for words in (f"{name} (bytes 9912422, sha256", "offline is set", "data.manual_dir names"):
+        assert words in str(raised.value)
+    assert known["sha256"] in str(raised.value) and known["urls"][1] in str(raised.value)
     assert fetch_dataset.fetch("digits", tmp_path, offline=True)

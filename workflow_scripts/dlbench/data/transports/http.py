@@ -89,22 +89,10 @@ def _check_redirect(response, requested):
 def _chunks(response):
     import urllib3
 
-    left = announced = response.raw.length_remaining  # None: no length is announced
     try:
         with response:
             # read1 returns the bytes that have arrived, so a broken connection loses none of them.
-            # The last announced byte is read alone: after it, surplus bytes would be lost.
-            while chunk := response.raw.read1(_read_size(left)):
+            while chunk := response.raw.read1(CHUNK_BYTES):
                 yield chunk
-                left = None if left is None else left - len(chunk)
-                if left == 1 and len(response.raw._original_response.peek()) > 1:
-                    raise TransportError(
-                        f"sends more than the {announced} bytes that it announces: the file is "
-                        "another one, or something on the way changes it"
-                    )
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise TransportError(f"the connection broke: {error}", transient=True) from error
-
-
-def _read_size(left):
-    return CHUNK_BYTES if left is None else max(1, min(CHUNK_BYTES, left - 1))
