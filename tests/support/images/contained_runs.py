@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 from dlbench.common import plugins
-from dlbench.images.image import Image
-from dlbench.images.runtimes import Container
+from dlbench.images.runtimes import Container, Image
 
 NAMES = [n for n in plugins.names("runtimes") if plugins.load("runtimes", n).CONTAINED]
 FOLDER = '/home/me/it\'s a "$(touch hacked)" wörk'

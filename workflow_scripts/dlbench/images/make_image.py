@@ -19,8 +19,7 @@ from dlbench import Error
 from dlbench.common import files, own_code, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import oci, trainer_image
-from dlbench.images.image import MARKER
-from dlbench.images.runtimes import APPTAINER, TAG, apptainer
+from dlbench.images.runtimes import APPTAINER, MARKER, TAG, apptainer
 from dlbench.images.trainer_image import REGISTRY
 from dlbench.study import trainer_environments
 from dlbench.study.trainer_environments import ENVIRONMENTS

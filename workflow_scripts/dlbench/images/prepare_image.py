@@ -11,8 +11,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import make_empty_folder, write_json
-from dlbench.images.image import MARKER, Image
-from dlbench.images.runtimes import HOST_ONLY, Container
+from dlbench.images.runtimes import HOST_ONLY, MARKER, Container, Image
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
@@ -161,5 +160,6 @@ def _parse_version(version):
 
 def _version(module):
     """The first line that the runtime's version command prints."""
-    finished = subprocess.run(module.version(), capture_output=True, text=True, check=False)
+    version = getattr(module, "version", lambda: [module.PROGRAMS[0], "--version"])
+    finished = subprocess.run(version(), capture_output=True, text=True, check=False)
     return next(iter((finished.stdout + finished.stderr).splitlines()), "unknown").strip()

@@ -28,7 +28,7 @@ from dlbench.common import files as common_files
 from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import sha256, write_json
 from dlbench.images import oci
-from dlbench.images.image import IMAGES, MARKER, Image
+from dlbench.images.runtimes import IMAGES, MARKER, Image
 from dlbench.machine import gpus, redaction
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
@@ -175,7 +175,8 @@ def options_of(run: Run) -> dict[str, Any]:
 
 def form_name(run: Run) -> str:
     """The name of the form that a run needs, e.g. apptainer or udocker-P2."""
-    return plugins.load("runtimes", run.runtime).form(options_of(run))
+    form = getattr(plugins.load("runtimes", run.runtime), "form", None)
+    return form(options_of(run)) if form else run.runtime
 
 
 def image_path(name: str) -> str:

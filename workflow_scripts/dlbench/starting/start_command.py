@@ -203,7 +203,7 @@ def _in_an_image(run, trainer, form, device, binds, bound):
     contained = _with_variables(run, runtime.command(container, ["env", *hidden, *inside]))
     launcher, version = _outer_tools(run, form)
     logged |= {"start": "command", "launcher_mpi": version}
-    cleanup = runtime.cleanup(container)
+    cleanup = runtime.cleanup(container) if hasattr(runtime, "cleanup") else None
     command = _launched(run, bound(contained), launcher, device)
     return Start(tuple(command), cleanup and tuple(cleanup), logged)
 

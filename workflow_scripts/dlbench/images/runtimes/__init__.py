@@ -6,14 +6,14 @@ A runtime file defines:
 and, if it does:
     FORWARDS_LIBRARY_PATH: whether the host's LD_LIBRARY_PATH reaches the container.
     PROGRAMS: names of programs that must be on PATH; of a tuple of names one is enough.
-    version(): the command that prints the runtime's version.
-    form(options): the name of the form to which the runtime needs an image converted. Runs with
-        different options may share a form.
-    prepare(image, folder, options, gpus): commands that make this form of an Image
-        (dlbench/images/image.py) in `folder`.
+    prepare(image, folder, options, gpus): commands that make its form of an Image in `folder`.
     prepared(image, folder, options): the name or path of the form, for Container.image.
     command(container, program): the command that runs `program`, a list, in a Container.
-    cleanup(container): the command that ends leftover processes of a Container, or None.
+and, where it differs from what is said here:
+    version(): the command that prints the runtime's version; the first program with --version.
+    form(options): the name of the form to which it needs an image converted; the file's name. Runs
+        with different options may share a form.
+    cleanup(container): the command that ends leftover processes of a Container; none is needed.
     directive_image(folder): the path for Snakemake's container directive, if an option lets the
         directive enter the image.
 A command is a list of strings. Nothing here runs one, and all files need the standard library only.
@@ -27,8 +27,10 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import own_code, tools
-from dlbench.images.image import MARKER, Image
+from dlbench.trainer.containment import IMAGE_MARKER
 
+IMAGES = Path("results/images")
+MARKER = str(IMAGE_MARKER.relative_to("/"))
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
 # A cache in the home folder would hold a second copy of all layers.
 BUILD = ("build", "--force", "--disable-cache")
@@ -54,6 +56,39 @@ NO_LINK = (
     '[ ! -L "$1/etc" ] || '
     '{ echo "error: /etc is a link in the image: our marker cannot be put there" >&2; exit 1; }'
 )
+
+
+# Of podman and Docker.
+LABEL = "dlbench.run"
+# `load` prints the name that the archive has, or an id: `Loaded image: x` or
+# `Loaded image ID: sha256:...`.
+NAMED = 'loaded=$("$1" load --input "$2") && "$1" tag "${loaded##* }" "$3"'
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image on this machine.
+
+    Attributes:
+        kind: oci (a layout), sif or folder.
+        image_id: in the marker.
+        marked: whether the image carries the marker already; otherwise its forms get it.
+        environment: variables that the image sets (make_image.VARIABLES).
+    """
+
+    name: str
+    kind: str
+    path: Path
+    digest: str
+    image_id: str
+    marked: bool
+    environment: dict[str, str]
+
+    @property
+    def marker(self) -> Path:
+        """The folder that holds the marker file at its path in the image; absolute."""
+        # tar takes a relative --directory as relative to the one before it.
+        return (IMAGES / self.name / "marker").absolute()
 
 
 @dataclass(frozen=True)
@@ -168,3 +203,38 @@ def with_mount_points(root: str, container: Container, command: list[str]) -> li
         else:
             commands += [["mkdir", "-p", str(point.parent)], ["touch", str(point)]]
     return ["sh", "-c", " && ".join(map(shlex.join, [*commands, ["exec", *command]]))]
+
+
+def store_name(image: Image) -> str:
+    """The name of an image in podman's or Docker's store, with its digest's first 12 digits."""
+    return f"localhost/dlbench/{image.name.lower()}:{image.digest.removeprefix('sha256:')[:12]}"
+
+
+def load_commands(engine: str, image: Image, folder: str) -> list[list[str]]:
+    """Commands that load an image into the engine's store under its `store_name`."""
+    archive, commands = pack_commands(image, folder)
+    clear = ["rm", "-rf", archive, f"{folder}/root"]
+    if image.kind == "oci":
+        return [*commands, ["sh", "-c", NAMED, "sh", engine, archive, store_name(image)], clear]
+    return [*commands, [engine, "import", archive, store_name(image)], clear]
+
+
+def engine_command(
+    engine: str, container: Container, program: list[str], flags: list[str]
+) -> list[str]:
+    """The command that runs `program` in a new container, which is removed afterwards."""
+    mounts = [
+        f"--volume={':'.join(mount)}" for mount in [*container.mounts(), ("/tmp", "/tmp", "rw")]
+    ]
+    variables = [f"--env={key}={value}" for key, value in sorted(container.environment.items())]
+    before = [
+        *(engine, "run", "--rm", "--network=host", "--ipc=host", "--entrypoint="),
+        *(f"--workdir={container.folder}", f"--label={LABEL}={container.name}", *flags, *mounts),
+    ]
+    return with_forwarded_environment(before, [*variables, container.image, *program])
+
+
+def remove_command(engine: str, container: Container) -> list[str]:
+    """The command that removes a run's containers, which are no child processes of the run."""
+    listed = f'{engine} ps --all --quiet "--filter=label={LABEL}=$1"'
+    return ["sh", "-c", f"{listed} | xargs -r {engine} rm --force", "sh", container.name]

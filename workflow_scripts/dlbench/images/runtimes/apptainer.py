@@ -21,8 +21,14 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import tools
-from dlbench.images.image import Image
-from dlbench.images.runtimes import APPTAINER, BUILD, Container, marker_command, unpack_commands
+from dlbench.images.runtimes import (
+    APPTAINER,
+    BUILD,
+    Container,
+    Image,
+    marker_command,
+    unpack_commands,
+)
 
 CONTAINED = True
 FORWARDS_LIBRARY_PATH = False
@@ -39,19 +45,12 @@ READ_IN_IMAGE = (
 
 
 def version() -> list[str]:
-    """The command that prints its version."""
     return [_name(), "--version"]
-
-
-def form(options: dict[str, Any]) -> str:
-    """The name of the form of an image that it takes."""
-    return "apptainer"
 
 
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in `folder`."""
     sif = directive_image(folder)
     if image.kind == "oci":
         return [[*build_command(), sif, f"oci:{image.path}"]]
@@ -72,7 +71,6 @@ def prepare(
 
 
 def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
-    """The name or path of the form, for Container.image."""
     return directive_image(folder)
 
 
@@ -82,7 +80,6 @@ def directive_image(folder: str | Path) -> str:
 
 
 def command(container: Container, program: list[str]) -> list[str]:
-    """The command that runs `program` in a container."""
     flags = ["--no-home", f"--pwd={container.folder}"]
     flags += [f"--bind={':'.join(mount)}" for mount in container.mounts()]
     flags += [
@@ -92,11 +89,6 @@ def command(container: Container, program: list[str]) -> list[str]:
     ]
     flags += ["--nv"] if container.gpus else []
     return [_name(), "--silent", "exec", *flags, container.image, *program]
-
-
-def cleanup(container: Container) -> list[str] | None:
-    """The command that ends leftover processes of a container, or None."""
-    return None
 
 
 def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:

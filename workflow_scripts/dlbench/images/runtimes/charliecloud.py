@@ -5,8 +5,13 @@ Charliecloud has no read-only binds: `:ro` is ignored.
 
 from typing import Any
 
-from dlbench.images.image import Image
-from dlbench.images.runtimes import Container, marker_command, unpack_commands, with_mount_points
+from dlbench.images.runtimes import (
+    Container,
+    Image,
+    marker_command,
+    unpack_commands,
+    with_mount_points,
+)
 
 CONTAINED = True
 FORWARDS_LIBRARY_PATH = True
@@ -14,20 +19,9 @@ OPTIONS = {}
 PROGRAMS = ("ch-run",)
 
 
-def version() -> list[str]:
-    """The command that prints its version."""
-    return ["ch-run", "--version"]
-
-
-def form(options: dict[str, Any]) -> str:
-    """The name of the form of an image that it takes."""
-    return "charliecloud"
-
-
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in `folder`."""
     root = prepared(image, folder, options)
     marker = [] if image.marked else [marker_command(image, root)]
     nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
@@ -40,20 +34,13 @@ def prepare(
 
 
 def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
-    """The name or path of the form, for Container.image."""
     return f"{folder}/root"
 
 
 def command(container: Container, program: list[str]) -> list[str]:
-    """The command that runs `program` in a container."""
     flags = [f"--cd={container.folder}", "--unset-env=LD_LIBRARY_PATH"]
     for source, target, _ in container.mounts():
         flags += [f"--bind={source}:{target}"]
     flags += [f"--set-env={name}={value}" for name, value in sorted(container.environment.items())]
     start = ["ch-run", *flags, container.image, "--", *program]
     return with_mount_points(container.image, container, start)
-
-
-def cleanup(container: Container) -> list[str] | None:
-    """The command that ends leftover processes of a container, or None."""
-    return None

@@ -16,11 +16,11 @@ import pwd
 from pathlib import Path
 from typing import Any
 
-from dlbench.images.image import Image
 from dlbench.images.runtimes import (
     TAG,
     UNMARKED_INDEX,
     Container,
+    Image,
     marker_command,
     pack_commands,
     with_mount_points,
@@ -37,19 +37,16 @@ FOLDERS = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKE
 
 
 def version() -> list[str]:
-    """The command that prints its version."""
     return ["udocker", *_as_root(), "--version"]
 
 
 def form(options: dict[str, Any]) -> str:
-    """The name of the form of an image that it takes."""
     return f"udocker-{options['execmode']}"
 
 
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in `folder`."""
     start = _udocker(folder)
     archive, commands = pack_commands(image, folder)
     if image.kind == "oci":
@@ -74,12 +71,10 @@ def prepare(
 
 
 def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
-    """The name or path of the form, for Container.image."""
     return str(Path(folder).absolute())
 
 
 def command(container: Container, program: list[str]) -> list[str]:
-    """The command that runs `program` in a container."""
     flags = [
         f"--volume={source}:{target}" for source, target, _ in [*container.mounts(), *FROM_HOST]
     ]
@@ -100,11 +95,6 @@ def command(container: Container, program: list[str]) -> list[str]:
     ]
     # In execmode S1 udocker creates no mount points.
     return with_mount_points(_root(container.image), container, start)
-
-
-def cleanup(container: Container) -> list[str] | None:
-    """The command that ends leftover processes of a container, or None."""
-    return None
 
 
 def _root(folder):
