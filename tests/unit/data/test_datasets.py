@@ -69,7 +69,7 @@ def parsed(shard):
 def cifar(request, tmp_path, monkeypatch):
     dataset = plugins.load("datasets", request.param)
     labels = 1 if dataset is cifar10 else 2
-    monkeypatch.setattr("dlbench.data.datasets._cifar.SPLITS", {"train": 50, "validation": 10})
+    monkeypatch.setattr("dlbench.data.datasets.cifar10.SPLITS", {"train": 50, "validation": 10})
     monkeypatch.setattr(dataset, "SPLITS", {"train": 50, "validation": 10})
     random.seed(1)
     files = {}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dlbench.data import content_digests, own_pictures, picture_index
+from dlbench.data import own_pictures, picture_index
 from dlbench.data.own_pictures import Settings
 from dlbench.data.picture_index import Index, IndexingError
 
@@ -230,8 +230,8 @@ def test_a_csv_that_is_missing_or_no_text_is_refused(tmp_path):
 
 def digest(folder, known=None):
     index = picture_index.of_folder(folder)
-    contents = content_digests.contents("reading", folder, index.groups, known)
-    return content_digests.digest(index.classes, contents), contents
+    contents = picture_index.contents("reading", folder, index.groups, known)
+    return picture_index.digest(index.classes, contents), contents
 
 
 def test_the_digest_is_of_names_and_contents_and_not_of_places_and_times(tmp_path):

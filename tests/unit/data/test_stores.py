@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from dlbench.common.tfrecord import RecordError, example, record
-from dlbench.data import adopt_dataset, stores
+from dlbench.data import stores
 from dlbench.data.pictures import PictureError
 from dlbench.data.stores import AdoptionError
 from dlbench.study import config
@@ -48,7 +48,7 @@ TFDS = "imagenet2012-{split}.tfrecord-{number:05d}-of-{count:05d}"
 def test_layouts_are_recognised_by_their_keys(tmp_path, pattern, label, first, layout, check):
     folder = shards(tmp_path / "there", pattern, label, first)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", check)
+    stores.adopt("imagenet", folder, tmp_path / "manifest.json", check)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert (manifest["reader"]["layout"], manifest["reader"]["first_label"]) == (layout, first)
     assert manifest["splits"]["train"]["records"] == 6
@@ -63,7 +63,7 @@ def test_splits_may_lie_in_folders_of_their_own(tmp_path):
         (tmp_path / "there" / split).mkdir(parents=True)
         for path in flat.glob(f"{split}-*"):
             path.rename(tmp_path / "there" / split / path.name)
-    adopt_dataset.adopt("imagenet", tmp_path / "there", tmp_path / "manifest.json")
+    stores.adopt("imagenet", tmp_path / "there", tmp_path / "manifest.json")
     assert stores.verify(tmp_path) == []
 
 
@@ -79,14 +79,14 @@ def test_splits_may_lie_in_folders_of_their_own(tmp_path):
 def test_shards_of_another_kind_are_refused(tmp_path, label, first, content, message):
     folder = shards(tmp_path / "there", MODELS, label, first, content=content)
     with pytest.raises(AdoptionError, match=message):
-        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+        stores.adopt("imagenet", folder, tmp_path / "manifest.json")
 
 
 @pytest.mark.parametrize("check", ["header", "decode"])
 def test_a_picture_that_is_cut_off_is_named_with_its_place(tmp_path, check):
     folder = shards(tmp_path / "there", MODELS, "label", content=JPEG[:-2])
     with pytest.raises(PictureError, match=r"00000-of-00002: record at byte 0: this JPEG has no e"):
-        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", check)
+        stores.adopt("imagenet", folder, tmp_path / "manifest.json", check)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_features_of_another_kind_are_named_with_their_place(tmp_path, features,
     folder = shards(tmp_path / "there", MODELS, "label")
     (folder / "train-00000-of-00002").write_bytes(record(example(features)))
     with pytest.raises(AdoptionError, match=rf"train-00000.*: record at byte 0: {message}"):
-        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+        stores.adopt("imagenet", folder, tmp_path / "manifest.json")
 
 
 def test_a_label_out_of_range_is_found_anywhere_when_all_is_read(tmp_path):
@@ -109,22 +109,22 @@ def test_a_label_out_of_range_is_found_anywhere_when_all_is_read(tmp_path):
     bad = record(example({"image/encoded": b"x", "image/class/label": 1001}))
     with open(folder / "train-00001-of-00002", "ab") as file:
         file.write(bad)
-    adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", "header")
+    stores.adopt("imagenet", folder, tmp_path / "manifest.json", "header")
     with pytest.raises(AdoptionError, match=r"train-00001-of-00002: record at byte \d+ has label"):
-        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", "decode")
+        stores.adopt("imagenet", folder, tmp_path / "manifest.json", "decode")
 
 
 def test_missing_shards_and_wrong_folders_are_named(tmp_path):
     folder = shards(tmp_path / "there", MODELS, "image/class/label", count=3)
     (folder / "train-00001-of-00003").unlink()
     with pytest.raises(AdoptionError, match=r"expected 3 shards .* found 2; missing: 00001"):
-        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+        stores.adopt("imagenet", folder, tmp_path / "manifest.json")
     with pytest.raises(AdoptionError, match="no such folder"):
-        adopt_dataset.adopt("imagenet", tmp_path / "absent", tmp_path / "manifest.json")
+        stores.adopt("imagenet", tmp_path / "absent", tmp_path / "manifest.json")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(AdoptionError, match="neither flat nor in train/; there are 1 entries"):
-        adopt_dataset.adopt("imagenet", tmp_path / "other", tmp_path / "manifest.json")
+        stores.adopt("imagenet", tmp_path / "other", tmp_path / "manifest.json")
 
 
 @pytest.mark.parametrize(
@@ -139,18 +139,18 @@ def test_a_shard_that_is_cut_off_or_of_other_records_is_named(tmp_path, changed,
     path = folder / "validation-00000-of-00002"
     path.write_bytes(changed(path.read_bytes()))
     with pytest.raises(RecordError, match=rf"validation-00000-of-00002: {message}"):
-        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+        stores.adopt("imagenet", folder, tmp_path / "manifest.json")
 
 
 def test_a_store_is_used_where_it_lies_unless_it_is_damaged(converted, tmp_path):
-    adopt_dataset.adopt("digits", converted, tmp_path / "mine" / "manifest.json")
+    stores.adopt("digits", converted, tmp_path / "mine" / "manifest.json")
     manifest = json.loads((tmp_path / "mine" / "manifest.json").read_text())
     assert manifest["folder"] == str(converted)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["manifest.json"]
     assert stores.verify(tmp_path / "mine") == []
     (converted / "train-00000-of-00004").unlink()
     with pytest.raises(AdoptionError, match=r"is damaged:\n.*train-00000-of-00004: missing"):
-        adopt_dataset.adopt("digits", converted, tmp_path / "manifest.json")
+        stores.adopt("digits", converted, tmp_path / "manifest.json")
 
 
 def test_the_config_says_what_is_there_already(converted, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlbench import Error
-from dlbench.data import adopt_dataset, convert_dataset, sources, stores
+from dlbench.data import convert_dataset, sources, stores
 from dlbench.data.datasets import bytes as generated
 from dlbench.study import config
 from dlbench.trainer.reading import text as reading_text
@@ -107,7 +107,7 @@ def test_own_text_is_converted_and_another_text_has_another_digest(tmp_path):
     with pytest.raises(Error, match=r"set its folder in data\.text"):
         adopted()
     before = adopted(path=str(own), tokenizer="bytes")["text"]
-    adopt_dataset.adopt("text", before.folder, tmp_path / "converted" / "manifest.json")
+    stores.adopt("text", before.folder, tmp_path / "converted" / "manifest.json")
     row = reading_text.load("text", paths(tmp_path / "converted", "train"), "uint8")
     assert row.tobytes() == (b"abc " * 3000)[:10_800]
     (own / "a.txt").write_text("abd " * 3000)
@@ -124,7 +124,7 @@ def test_a_study_reads_several_texts_each_from_its_folder_and_names_the_one_that
     found = adopted(names, **given)
     assert [found[name].folder for name in names] == [*folders.values()]
     assert len({store.digest for store in found.values()}) == 2
-    adopt_dataset.adopt("text_books", folders["books"], tmp_path / "converted" / "manifest.json")
+    stores.adopt("text_books", folders["books"], tmp_path / "converted" / "manifest.json")
     assert json.loads((tmp_path / "converted/manifest.json").read_text())["dataset"] == "text_books"
     (folders["letters"] / "a.txt").write_bytes(b"caf\xe9")
     with pytest.raises(Error, match=r"text_letters: .*/letters/a\.txt: expected text in UTF"):

@@ -58,7 +58,7 @@ def add_adopt_dataset(parser: argparse.ArgumentParser) -> None:
 
 def adopt_dataset(args: argparse.Namespace) -> None:
     """Write a manifest for existing TFRecords, which stay where they are."""
-    from dlbench.data.adopt_dataset import adopt
+    from dlbench.data.stores import adopt
 
     command_line.check_dataset(args)
     adopt(args.dataset, args.folder, args.output, args.check, args.code_sha256)

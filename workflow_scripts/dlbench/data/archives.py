@@ -16,28 +16,6 @@ from typing import Any
 from dlbench import Error
 
 MAX_HEADER_BYTES = 1 << 20  # of e.g. a long name; tarfile holds it in memory
-_HEADERS = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
-
-
-class Member(tarfile.TarInfo):
-    """A tar member; an oversized header or a sparse file is a ReadError. For tarfile.open."""
-
-    @classmethod
-    def frombuf(cls, buf: Any, encoding: str, errors: str) -> "Member":
-        member = super().frombuf(buf, encoding, errors)
-        if member.type in _HEADERS and member.size > MAX_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header of {member.size} bytes")
-        if member.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError(f"{member.name} is a sparse file")
-        return member
-
-
 BLOCK = 512
 EXTENSIONS = {
     tarfile.XHDTYPE: "PAX",
@@ -46,6 +24,19 @@ EXTENSIONS = {
     tarfile.GNUTYPE_LONGNAME: "GNU (a long name)",
     tarfile.GNUTYPE_LONGLINK: "GNU (a long link)",
 }
+
+
+class Member(tarfile.TarInfo):
+    """A tar member; an oversized header or a sparse file is a ReadError. For tarfile.open."""
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> "Member":
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in EXTENSIONS and member.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"{member.name} is a sparse file")
+        return member
 
 
 class ArchiveError(Error):
@@ -71,17 +62,22 @@ def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
             content = file.read(size_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ArchiveError(f"{path}: not a complete gzip file ({error}); {again(path)}") from error
-    return _check_content(content, str(path), size_bytes, start)
-
-
-def _check_content(content, name, size_bytes, start=b""):
     if len(content) != size_bytes:
         size = f"more than {size_bytes}" if len(content) > size_bytes else len(content)
-        raise ArchiveError(f"{name}: expected {size_bytes} bytes, found {size}")
+        raise ArchiveError(f"{path}: expected {size_bytes} bytes, found {size}")
     if not content.startswith(start):
         raise ArchiveError(
-            f"{name}: expected to begin with {start.hex()}, found {content[: len(start)].hex()}"
+            f"{path}: expected to begin with {start.hex()}, found {content[: len(start)].hex()}"
         )
+    return content
+
+
+def small_member(path: Path | str, name: str, limit_bytes: int) -> bytes:
+    """The content of one member of a .tar.gz.
+
+    Raises ArchiveError: it is missing, larger than the limit or not a plain file.
+    """
+    _, content = next(_members(path, {name: range(limit_bytes + 1)}))
     return content
 
 
@@ -93,7 +89,14 @@ def tar_gz_members(
     `size_bytes_by_name`: the members to read, with their expected sizes. Raises ArchiveError: a
     member is missing, has another size, or is not a plain file.
     """
-    remaining = dict(size_bytes_by_name)
+    return _members(path, {n: range(size, size + 1) for n, size in size_bytes_by_name.items()})
+
+
+def _members(path, remaining):
+    """Yield (name, content) of the members in `remaining`, which has the sizes that each may have.
+
+    It is read to the last of them only.
+    """
     try:
         with tarfile.open(path, "r|gz", tarinfo=Member) as archive:
             for member in archive:
@@ -102,40 +105,18 @@ def tar_gz_members(
                     continue
                 if not member.isreg():
                     raise ArchiveError(f"{path}: {member.name} is no plain file")
-                where, size_bytes = f"{path}: {member.name}", remaining.pop(member.name)
-                if member.size != size_bytes:
-                    raise ArchiveError(f"{where}: expected {size_bytes} bytes, found {member.size}")
-                yield member.name, _check_content(_content(archive, member), where, size_bytes)
+                sizes = remaining.pop(member.name)
+                if member.size not in sizes:
+                    expected = sizes[0] if len(sizes) == 1 else f"at most {sizes[-1]}"
+                    raise ArchiveError(
+                        f"{path}: {member.name}: expected {expected} bytes, found {member.size}"
+                    )
+                yield member.name, archive.extractfile(member).read()
                 if not remaining:
                     return
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ArchiveError(f"{path}: not a complete tar.gz ({error}); {again(path)}") from error
     raise ArchiveError(f"{path}: members missing: {', '.join(sorted(remaining))}")
-
-
-def small_member(path: Path | str, name: str, limit_bytes: int) -> bytes:
-    """The content of one member of a .tar.gz.
-
-    Raises ArchiveError: it is missing, larger than the limit or not a plain file.
-    """
-    try:
-        with tarfile.open(path, "r|gz", tarinfo=Member) as archive:
-            for member in archive:
-                if member.name == name:
-                    if not member.isreg() or member.size > limit_bytes:
-                        raise ArchiveError(
-                            f"{path}: {name}: expected a plain file of at most {limit_bytes} "
-                            f"bytes, found {member.size}"
-                        )
-                    return _content(archive, member)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"{path}: not a complete tar.gz ({error}); {again(path)}") from error
-    raise ArchiveError(f"{path}: {name} is missing")
-
-
-def _content(archive, member):
-    """The content of a plain file in an open archive."""
-    return archive.extractfile(member).read()
 
 
 def tar_index(
@@ -196,9 +177,7 @@ def tar_header(block: bytes) -> tuple[str, int, bytes]:
     if int(block[148:156].rstrip(b"\0 ") or b"0", 8) != checksum:
         raise ValueError("bad checksum")
     name = block[:100].partition(b"\0")[0].decode()
-    if (
-        block[345] and block[257:263] == b"ustar\0"
-    ):  # the beginning of a name of more than 100 bytes
+    if block[345] and block[257:263] == b"ustar\0":  # the beginning of a name over 100 bytes
         name = f"{block[345:500].partition(bytes(1))[0].decode()}/{name}"
     return name, int(block[124:136].rstrip(b"\0 ") or b"0", 8), block[156:157]
 

@@ -8,6 +8,7 @@
 """
 
 import concurrent.futures
+import contextlib
 import json
 import math
 import multiprocessing
@@ -15,7 +16,7 @@ import os
 import random
 import signal
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256 as new_sha256
 from importlib import metadata
 from pathlib import Path
@@ -54,7 +55,7 @@ def convert(
         source: folder with the fetched files.
         output: folder for `train-00000-of-00004` and so on.
         code_sha256: digest of the converting code, kept in the manifest.
-        workers: number of processes that write shards; default: one for each core.
+        workers: number of processes; default: one for each core.
         check: `none`; `header`: an encoded image is a complete JPEG and has a size, a raw image
             has the right number of bytes and finite values, a label is in range; `decode`: every
             encoded image is decoded, too.
@@ -84,15 +85,13 @@ def write(
     workers: int | None = None,
     further: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the records of a source as shards, and their manifest.
+    """Write the records of a source as shards, and their manifest, as `convert` does.
 
     Args:
         dataset: has what a dataset's file defines, as attributes.
         recipe: what the shards are made from and how; an unfinished conversion by another recipe
             is started again. `check` is as in `convert`.
         further: entries of the manifest that describe the dataset.
-
-    Raises: as `convert`.
     """
     output.mkdir(parents=True, exist_ok=True)
     for part in output.glob(".*.part"):  # of a conversion that was killed
@@ -105,7 +104,7 @@ def write(
         "features": sorted(source.features("train", 0)),
         **recipe,
         **(further or {}),
-        "versions": _versions(),
+        "versions": {"pillow": metadata.version("pillow")},  # it encodes pictures again
         "splits": {
             split: {
                 "records": source.count(split),
@@ -131,20 +130,20 @@ def manifest_head(name: str, dataset: Any) -> dict[str, Any]:
     }
 
 
-class _ShardTask:
-    """One shard to be written.
+class _ShardTask(NamedTuple):
+    """One shard to be written, with the records of its source in the shard's order."""
 
-    Args:
-        indices: the records of the shard, as the source numbers them, in the shard's order.
-        recipe: the conversion's recipe; a shard with another recipe is written again.
-        expected: what each record must have, from `_expected`.
-    """
+    source: Source
+    split: str
+    indices: array
+    path: Path
+    recipe: dict[str, Any]  # of the conversion; a shard with another one is written again
+    reader: dict[str, Any]
+    expected: "_Expected"
 
-    def __init__(self, records_source, split, indices, path, recipe, reader, expected):
-        self.source, self.split, self.indices = records_source, split, indices
-        self.path, self.recipe, self.check = path, recipe, recipe["check"]
-        self.reader, self.expected = reader, expected
-        self.note = path.with_name(f".{path.name}.json")
+    @property
+    def note(self):
+        return self.path.with_name(f".{self.path.name}.json")
 
     def finished(self):
         """The manifest's entry if an earlier conversion wrote this shard, else None."""
@@ -165,7 +164,7 @@ class _ShardTask:
             for index in self.indices:
                 features = self.source.features(self.split, index)
                 where = self.source.location(self.split, index)
-                _check_record(features, self.reader, self.expected, self.check, where)
+                _check_record(features, self.reader, self.expected, self.recipe["check"], where)
                 for piece in framed_example(features):
                     file.write(piece)
                     digest.update(piece)
@@ -207,33 +206,28 @@ def _write_all(name, tasks, workers):
     shards = {task.path: shard for task in tasks if (shard := task.finished())}
     todo = [task for task in tasks if task.path not in shards]
     progress = Progress(f"{name}: writing records", sum(len(task.indices) for task in todo))
-    if workers == 1 or len(todo) < 2:
-        for task in todo:
-            shards[task.path] = task.write()
-            progress.add(len(task.indices))
-        return shards
-    # Forked, so that all workers share the memory of the source.
-    context = multiprocessing.get_context("fork")
     global _todo
     _todo = todo
+    with forked(workers, len(todo)) as mapped:
+        for task, shard in zip(todo, mapped(_write_number, range(len(todo))), strict=True):
+            shards[task.path] = shard
+            progress.add(len(task.indices))
+    return shards
+
+
+@contextlib.contextmanager
+def forked(workers: int, pieces: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` over forked processes, which share the memory of this one; of one piece the usual."""
+    if workers == 1 or pieces < 2:
+        yield map
+        return
     with concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(todo)),
-        context,
+        min(workers, pieces),
+        multiprocessing.get_context("fork"),
         initializer=orphans.end_with_parent,
         initargs=(os.getpid(), signal.SIGKILL),
     ) as pool:
-        tasks_by_future = {
-            pool.submit(_write_number, number): task for number, task in enumerate(todo)
-        }
-        try:
-            for future in concurrent.futures.as_completed(tasks_by_future):
-                task = tasks_by_future[future]
-                shards[task.path] = future.result()
-                progress.add(len(task.indices))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return shards
+        yield pool.map
 
 
 _todo: list[_ShardTask] = []  # the tasks of this conversion, inherited by forked workers
@@ -319,8 +313,3 @@ def _source_digests(dataset, folder):
             "sha256": published["sha256"] or sha256(path),
         }
     return digests
-
-
-def _versions():
-    """Versions of the packages that re-encode images."""
-    return {"pillow": metadata.version("pillow")}

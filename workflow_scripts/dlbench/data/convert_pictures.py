@@ -7,14 +7,10 @@
 - With `image_size` each is cropped at its centre to that ratio, resized, and stored as an array.
 """
 
-import concurrent.futures
-import contextlib
 import dataclasses
 import functools
-import multiprocessing
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -23,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import orphans, plugins
+from dlbench.common import plugins
 from dlbench.common.files import atomic_write
 from dlbench.common.terminal import Progress
 from dlbench.data import convert_dataset, own_pictures, picture_index, pictures
@@ -43,13 +39,9 @@ class UnreadablePictures(Error):
 def convert(name: str, given: Mapping[str, Any], output: Path, workers: int | None = None) -> None:
     """Write the shards of dataset `name` and their manifest, from the pictures as they are now.
 
-    Args:
-        given: what data.images.NAME says in the config.
-        workers: number of processes; default: one for each core.
-
-    Raises:
-        IndexingError: pictures or their classes are not as expected.
-        UnreadablePictures: too many pictures do not decode.
+    `given`: what data.images.NAME says in the config; `workers`: number of processes, by default
+    one for each core. Raises IndexingError: pictures or their classes are not as expected;
+    UnreadablePictures: too many do not decode.
     """
     settings = Settings(**given)
     output.mkdir(parents=True, exist_ok=True)
@@ -85,11 +77,9 @@ def source(given: Mapping[str, Any]) -> "Pictures":
 
 
 class Pictures:
-    """A Source of pictures.
+    """A Source of pictures: {split: (name, number of its class)}.
 
-    Args:
-        splits: {split: (name, number of its class)}.
-        size: (height, width) of arrays; None: JPEGs of the pictures' own sizes.
+    `size`: (height, width) of arrays; None: JPEGs of the pictures' own sizes.
     """
 
     def __init__(
@@ -124,12 +114,8 @@ class Pictures:
 def as_stored(content: bytes, size: tuple[int, int] | None, where: str) -> tuple[bytes, int, int]:
     """(what is stored of a picture, height, width): an array of uint8 in RGB of a size, or a JPEG.
 
-    Args:
-        size: (height, width) of the array; None: a JPEG, which is `content` itself if that is an
-            upright one in grey or RGB.
-
-    Raises:
-        PictureError: it does not decode.
+    `size`: (height, width) of the array; None: a JPEG, which is `content` itself if that is an
+    upright one in grey or RGB. Raises PictureError: it does not decode.
     """
     if size is None and content.startswith(pictures.START):
         height, width, components = pictures.jpeg_header(content, where)
@@ -174,18 +160,10 @@ def _unreadable(name, index, settings, workers):
     global _index
     _index, names = index, index.names
     reason = functools.partial(_reason, settings.image_size)
-    with contextlib.ExitStack() as stack:
-        reasons = map(reason, names)
-        if workers > 1 and len(names) > CHUNK:
-            pool = concurrent.futures.ProcessPoolExecutor(
-                workers,
-                multiprocessing.get_context("fork"),
-                initializer=orphans.end_with_parent,
-                initargs=(os.getpid(), signal.SIGKILL),
-            )
-            reasons = stack.enter_context(pool).map(reason, names, chunksize=CHUNK)
-        progress, unreadable = Progress(f"{name}: decoding pictures", len(names)), {}
-        for picture, why in zip(names, reasons, strict=True):
+    progress, unreadable = Progress(f"{name}: decoding pictures", len(names)), {}
+    with convert_dataset.forked(workers, len(names) // CHUNK) as mapped:
+        chunks = {} if mapped is map else {"chunksize": CHUNK}
+        for picture, why in zip(names, mapped(reason, names, **chunks), strict=True):
             progress.add()
             if why:
                 unreadable[picture] = why

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dlbench.common import own_code, plugins
 from dlbench.common.files import json_digest, read_json, write_json
-from dlbench.data import content_digests, picture_index
+from dlbench.data import picture_index
 from dlbench.data.picture_index import TRAIN, VALIDATION, Index, IndexingError
 from dlbench.trainer.reading import manifest
 
@@ -104,7 +104,7 @@ class Settings:
         picture_index.check_classes(index)
         return index
 
-    def files(self) -> tuple[list[str] | None, Mapping[str, content_digests.Group]]:
+    def files(self) -> tuple[list[str] | None, Mapping[str, picture_index.Group]]:
         """(classes, files of which the contents are digested).
 
         Classes are None if pictures are in files with others: these are not opened. Raises
@@ -115,7 +115,7 @@ class Settings:
             return index.classes, index.groups
         try:
             return None, {
-                f"{part}/{path.relative_to(self.folder)}": content_digests.group(
+                f"{part}/{path.relative_to(self.folder)}": picture_index.group(
                     [(str(path.relative_to(self.folder)), stat.st_size, stat.st_mtime_ns)]
                 )
                 for part, paths in self.form.files(self.given).items()
@@ -190,12 +190,12 @@ def of_content(name: str, settings: Settings, output: Path) -> str:
     """
     classes, groups = settings.files()
     known, what = read_json(output / NOTED), f"{name}: reading {settings.folder}"
-    found = content_digests.contents(what, settings.folder, groups, known)
+    found = picture_index.contents(what, settings.folder, groups, known)
     if found != known:
         with contextlib.suppress(OSError):  # a folder of another user: they are read again
             output.mkdir(parents=True, exist_ok=True)
             write_json(output / NOTED, found)
-    return content_digests.digest(classes, found)
+    return picture_index.digest(classes, found)
 
 
 def digest(settings: Settings, of_content: str) -> str:

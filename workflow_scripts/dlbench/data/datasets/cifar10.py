@@ -1,5 +1,6 @@
 """CIFAR-10: small colour images in ten classes, from the binary version of the archive."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dlbench.data.datasets import Source
@@ -40,6 +41,35 @@ MEMBERS = {
 
 
 def open(folder: Path) -> Source:
-    from dlbench.data.datasets import _cifar
+    return source(folder / "cifar-10-binary.tar.gz", MEMBERS, label_bytes=1, classes=10)
 
-    return _cifar.source(folder / "cifar-10-binary.tar.gz", MEMBERS, label_bytes=1, classes=10)
+
+def source(
+    path: Path, members: Mapping[str, Sequence[str]], label_bytes: int, classes: int
+) -> Source:
+    """Open an archive; `members` maps each split to the names of its files, in order.
+
+    A record is its labels, one byte each (CIFAR-100: coarse, then fine), of which the last is used,
+    and 3072 bytes of pixels: red, green, blue planes of 32 rows of 32.
+    """
+    import numpy as np
+
+    from dlbench.data.archives import ArchiveError, tar_gz_members
+    from dlbench.data.sources import ArraySource
+
+    record_bytes = label_bytes + 3 * 32 * 32
+    records = {
+        name: SPLITS[split] // len(names) for split, names in members.items() for name in names
+    }
+    sizes = {name: count * record_bytes for name, count in records.items()}
+    contents = dict(tar_gz_members(path, sizes))
+    splits = {}
+    for split, names in members.items():
+        rows = np.frombuffer(b"".join(contents.pop(name) for name in names), np.uint8)
+        rows = rows.reshape(-1, record_bytes)
+        labels = rows[:, label_bytes - 1].astype(np.int64)
+        if labels.max() >= classes:
+            raise ArchiveError(f"{path}: label {labels.max()}, expected less than {classes}")
+        images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        splits[split] = images, labels
+    return ArraySource(splits)

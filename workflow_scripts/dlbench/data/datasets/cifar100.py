@@ -5,18 +5,15 @@ The fine labels are used; the twenty coarse ones are left out.
 
 from pathlib import Path
 
-from dlbench.data.datasets import Source
+from dlbench.data.datasets import Source, cifar10
 
 TITLE = "CIFAR-100"
-AUTHOR = "A. Krizhevsky, V. Nair, G. Hinton"
+AUTHOR = cifar10.AUTHOR
 DESCRIPTION = "60 000 colour images, 32x32 pixels, a hundred classes"
 KIND = "image"
 LICENCE = "none stated by the authors"
-CITATION = (
-    "A. Krizhevsky (2009). Learning multiple layers of features from tiny images. "
-    "Technical report, University of Toronto."
-)
-HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+CITATION = cifar10.CITATION
+HOMEPAGE = cifar10.HOMEPAGE
 SYNTHETIC = False
 TERMS = ""
 SPLITS = {"train": 50_000, "validation": 10_000}
@@ -43,6 +40,4 @@ MEMBERS = {
 
 
 def open(folder: Path) -> Source:
-    from dlbench.data.datasets import _cifar
-
-    return _cifar.source(folder / "cifar-100-binary.tar.gz", MEMBERS, label_bytes=2, classes=100)
+    return cifar10.source(folder / "cifar-100-binary.tar.gz", MEMBERS, label_bytes=2, classes=100)
