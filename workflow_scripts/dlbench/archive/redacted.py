@@ -42,14 +42,10 @@ def redact_files(
 ) -> tuple[dict[str, Path | bytes], dict[str, int], list[str]]:
     """Hide the secrets in the texts among the files of an archive.
 
-    Args:
-        files: {name in the archive: path or content}.
-        secrets: known secrets, from `secrets_of`.
-        folder: temporary folder for the redacted copies.
-
-    Returns:
-        The files, with redacted copies; {name: number of secrets hidden in it}; the names of files
-        that contain a secret and stay unchanged.
+    `files`: {name in the archive: path or content}; `secrets`: known secrets, from `secrets_of`;
+    `folder`: temporary folder for the redacted copies. Returns the files, with redacted copies;
+    {name: number of secrets hidden in it}; the names of files that contain a secret and stay
+    unchanged.
     """
     known = [secret.encode() for secret in secrets]
     archived, unredacted = dict(files), []

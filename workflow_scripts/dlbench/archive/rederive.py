@@ -76,12 +76,8 @@ class Outcome:
 def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     """Derive everything that follows from an archive's logs again, in a new folder.
 
-    Args:
-        bag: an open bag.
-        own_code: start this checkout's programs instead of the archive's.
-
-    Raises:
-        Error: the archive has problems, a package is missing, or a program failed.
+    `bag`: an open bag; `own_code`: start this checkout's programs instead of the archive's. Raises
+    Error: the archive has problems, a package is missing, or a program failed.
     """
     check_sound(bag)
     about = _read_about(bag)

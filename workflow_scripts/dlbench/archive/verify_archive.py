@@ -39,15 +39,8 @@ MAX_OF_A_KIND, MAX_LINES = 5, 100  # problems that are printed
 MAX_TAG_BYTES, MAX_RECORD_BYTES = 200 << 20, 16 << 20
 DEFAULT_LIMIT_BYTES = 100 * 10**9
 DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    OSError,
-    struct.error,
-    UnicodeDecodeError,
-    ValueError,
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+    *(EOFError, OSError, RuntimeError, ValueError),
 )
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED, DESCRIBED = 0x1, 0x8
@@ -161,12 +154,8 @@ def printable(text: str) -> str:
 def unpack(bag: Bag, folder: str | Path, wanted: Callable[[str], bool]) -> None:
     """Write files of the payload into a new or empty folder.
 
-    Args:
-        bag: a bag without problems.
-        wanted: whether to write the file of a name.
-
-    Raises:
-        Refused: the folder is not empty, or its disk has too little space.
+    `bag`: a bag without problems; `wanted`: whether to write the file of a name. Raises Refused:
+    the folder is not empty, or its disk has too little space.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -40,17 +40,8 @@ from dlbench.tables import cells
 from dlbench.trainer.reading.manifest import DIGEST
 
 NAMES = (
-    "Snakefile",
-    "rules",
-    "workflow_scripts",
-    "envs",
-    "profiles",
-    "hatch_build.py",
-    "pyproject.toml",
-    "uv.lock",
-    "CITATION.cff",
-    "LICENSE",
-    "README.md",
+    *("Snakefile", "rules", "workflow_scripts", "envs", "profiles", "hatch_build.py"),
+    *("pyproject.toml", "uv.lock", "CITATION.cff", "LICENSE", "README.md"),
 )
 GENERATED = ("__pycache__", "node_modules")
 
@@ -133,12 +124,8 @@ def write(
 ) -> ArchiveSummary:
     """Write the archive of a study whose runs, tables, figures and report exist.
 
-    Args:
-        settings: the merged config.
-        with_images: also archive images that are one file or an OCI layout.
-
-    Raises:
-        Error: a file is missing, or a record does not match the files beside it.
+    `settings`: the merged config; `with_images`: also archive images that are one file or an OCI
+    layout. Raises Error: a file is missing, or a record does not match the files beside it.
     """
     study = config.study(settings)
     runs, logs = [], {}

@@ -227,7 +227,11 @@ def forked(workers: int, pieces: int) -> Iterator[Callable[..., Iterator[Any]]]:
         initializer=orphans.end_with_parent,
         initargs=(os.getpid(), signal.SIGKILL),
     ) as pool:
-        yield pool.map
+        try:
+            yield pool.map
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 _todo: list[_ShardTask] = []  # the tasks of this conversion, inherited by forked workers

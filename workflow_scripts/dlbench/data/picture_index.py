@@ -43,9 +43,7 @@ class IndexingError(Error):
 class Group(NamedTuple):
     """Files that are digested together.
 
-    Attributes:
-        names: relative to a folder.
-        listing: digest of the names, sizes and times.
+    `names`: relative to a folder; `listing`: digest of the names, sizes and times.
     """
 
     names: list[str]
@@ -121,12 +119,9 @@ def of_folder(folder: Path) -> Index:
 def of_csv(path: Path, folder: Path, columns: tuple[str, str]) -> Index:
     """The pictures that a CSV file lists.
 
-    Args:
-        folder: paths in the file are relative to it.
-        columns: headings of the column of paths and of that of labels.
-
-    Raises:
-        IndexingError: a column, a path or a label is missing, or labels are no classes.
+    `folder`: paths in the file are relative to it; `columns`: headings of the column of paths and
+    of that of labels. Raises IndexingError: a column, a path or a label is missing, or labels are
+    no classes.
     """
     labels = _labels(path, columns)
     entries: dict[str, list[tuple[str, int, int]]] = collections.defaultdict(list)
@@ -376,10 +371,8 @@ def contents(
 ) -> dict[str, dict[str, str]]:
     """The digests of each group: {key: {listing, content}}.
 
-    Args:
-        what: names the files in lines of progress.
-        known: what this function returned before. Files of a group are read unless its listing
-            is the same.
+    `what` names the files in lines of progress. `known` is what this function returned before:
+    files of a group are read unless its listing is the same.
     """
     known = known or {}
     done = {key: known[key] for key, one in groups.items() if _is_known(known, key, one.listing)}
@@ -430,14 +423,9 @@ def _sha256(path, progress):
 class ClassFolders:
     """The images of an uncompressed tar file, read one by one by means of an index.
 
-    Classes are numbered from 0 in the order of their folders' names.
-
-    Args:
-        path: path of the tar file.
-        held_out_every: one in so many images, in the order of names, is held out for validation.
-
-    Raises:
-        ArchiveError: the file is damaged, or an image is not in the folder of a class.
+    Classes are numbered from 0 in the order of their folders' names. `path`: path of the tar file;
+    `held_out_every`: one in so many images, in the order of names, is held out for validation.
+    Raises ArchiveError: the file is damaged, or an image is not in the folder of a class.
     """
 
     def __init__(self, path: Path, held_out_every: int = 5) -> None:

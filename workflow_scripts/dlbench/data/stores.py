@@ -56,12 +56,9 @@ class Store(NamedTuple):
 def adopted(study: UsesDatasets, as_converted: bool = False) -> dict[str, Store]:
     """The stores that a study uses instead of converting datasets, by the dataset's name.
 
-    Args:
-        as_converted: whether a user's pictures, which may be a million, are taken as they were
-            converted, and not looked for: only a start compares them.
-
-    Raises:
-        AdoptionError: a folder that the config names has no shards.
+    `as_converted`: whether a user's pictures, which may be a million, are taken as they were
+    converted, and not looked for: only a start compares them. Raises AdoptionError: a folder that
+    the config names has no shards.
     """
     stores = {}
     for name in sorted({run.dataset for run in study.runs}):

@@ -237,9 +237,7 @@ def read(path: str | Path) -> Image:
 def read_form(path: str | Path) -> dict[str, Any]:
     """The description of a form, which prepare_image.prepare wrote.
 
-    Raises:
-        Error: it is missing or damaged.
-        Unusable: the form could not be made.
+    Raises Error: it is missing or damaged; Unusable: the form could not be made.
     """
     form = common_files.read_json(path)
     if not form:
@@ -312,9 +310,7 @@ RUNTIME = re.compile(
 class Misfit(NamedTuple):
     """An environment that needs a newer driver.
 
-    Attributes:
-        reason: a clause with both versions.
-        remedy: what to do, a clause.
+    `reason`: a clause with both versions; `remedy`: what to do, a clause.
     """
 
     environment: str
