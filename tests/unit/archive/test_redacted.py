@@ -2,7 +2,7 @@
 
 import json
 
-from dlbench.archive import redacted, write_archive
+from dlbench.archive import write_archive
 from dlbench.machine import redaction
 
 SECRET = "pl4nted-s3cret"
@@ -13,9 +13,9 @@ def test_the_secrets_of_settings_are_known_also_those_that_a_start_hands_on(monk
         "site": {"power_meter": f"ipmitool -P '{SECRET}' sdr"},
         "trainers": {"x": {"command": ["a", "--token", "short", "--key=longer-than-all-others"]}},
     }
-    assert redacted.secrets_of(settings) == ["longer-than-all-others", SECRET]
+    assert write_archive.secrets_of(settings) == ["longer-than-all-others", SECRET]
     monkeypatch.setenv(redaction.VARIABLE, json.dumps(["from-the-start"]))
-    known = redacted.secrets_of(redaction.redact_settings(settings))
+    known = write_archive.secrets_of(redaction.redact_settings(settings))
     assert known == ["from-the-start"]
 
 
@@ -39,7 +39,7 @@ def test_secrets_are_hidden_in_texts_only_and_counted(tmp_path):
     files |= {"results/runs/a/output/events": binary, "results/runs/a/output/latin.log": latin}
     folder = tmp_path / "copies"
     folder.mkdir()
-    chosen, counts, left = redacted.redact_files(files, [SECRET], folder)
+    chosen, counts, left = write_archive.redact_files(files, [SECRET], folder)
     assert counts == {
         "results/runs/a/output/printed.log": 3,
         "results/logs/train/a.log": 2,
@@ -53,7 +53,7 @@ def test_secrets_are_hidden_in_texts_only_and_counted(tmp_path):
     latin = chosen["results/runs/a/output/latin.log"].read_bytes()
     assert latin == b"\xe4 password=(hidden)\r\nimages/sec: 1\r\n"
     assert left == []
-    again, counts, _ = redacted.redact_files(chosen, [SECRET], folder / "..")
+    again, counts, _ = write_archive.redact_files(chosen, [SECRET], folder / "..")
     assert (again, counts) == (chosen, {})
 
 
@@ -67,7 +67,7 @@ def test_secrets_in_what_digests_name_stay_and_are_named(tmp_path):
         "own/plain.py": b"token = next(tokens)",
         "results/runs/a/train.jsonl": b"{}",
     }
-    chosen, counts, left = redacted.redact_files(files, [SECRET], tmp_path)
+    chosen, counts, left = write_archive.redact_files(files, [SECRET], tmp_path)
     assert (chosen, counts) == (files, {})
     assert left == ["trainers/theirs/theirs.py", "own/mine.py", "results/report.html"]
     lines = write_archive.ArchiveSummary(1, 4, counts, left).describe_secrets()

@@ -7,15 +7,19 @@
 - It never contains datasets, checkpoints or installed environments, and images only on request.
 - The paths in its config lead into the archive (`portable`), those of a history are left out, and
   values of `auto` are replaced by the resolved ones, so that others derive the same tables.
-- Secrets in configs and in programs' output are hidden (`redacted`).
+- Hidden in configs and in programs' output are the secrets that dlbench/machine/redaction.py
+  recognises, and each secret of the config wherever it occurs in a text. Other secrets may remain.
+  Logs, records, tables and code stay unchanged, since digests name their content: secrets in them
+  are reported.
 - Each record is compared with the files beside it as they are written to the archive.
 """
 
 import json
 import os
 import platform
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +28,7 @@ from typing import Any
 import yaml
 
 from dlbench import Error, __version__
-from dlbench.archive import bag, crate, redacted
+from dlbench.archive import bag, crate
 from dlbench.common import files as common_files
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
@@ -80,6 +84,12 @@ SECRETS_HINT = (
     "Only secrets whose name or form is known are found: look through config.yaml, as_given/ and "
     "what programs printed before you publish it."
 )
+# Texts in which secrets are hidden: no result depends on them, and no digest names them.
+TEXTS = re.compile(r"as_given/.+|results/(?:runs|batches)/.+/output/.+|results/.+\.log")
+# Code of users, which may contain a key.
+CODE = ("trainers/", "own/", "references/")
+MIN_SECRET_LETTERS = 6  # shorter secrets are not searched for: many words contain them
+BLOCK_BYTES = 1 << 20
 HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
 
 
@@ -129,7 +139,8 @@ def write(
     """
     study = config.study(settings)
     runs, logs = [], {}
-    trained = _trained_runs(study)
+    recipes = stores.recipes(stores.adopted(study, as_converted=True))
+    trained = [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
     for run in sorted(trained, key=lambda run: run.id):
         record = run_record.read(run_record.folder(run.id) / "run.json")
         runs.append(_crate_run(run, study.labels.get(run.id, run.label()), record))
@@ -156,8 +167,8 @@ def write(
         ("Bagging-Date", crate.last_date(runs)),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        secrets = redacted.secrets_of(settings, *map(yaml_files.read, given))
-        files, counts, unredacted = redacted.redact_files(files, secrets, Path(folder))
+        secrets = secrets_of(settings, *map(yaml_files.read, given))
+        files, counts, unredacted = redact_files(files, secrets, Path(folder))
         files[ABOUT] = _json_bytes(
             {
                 "study": study.name,
@@ -175,12 +186,6 @@ def write(
         files = {name: files[name] for name in sorted(files, key=_order)}
         bag.write(output, files, info, lambda payload: _check_records(payload, logs))
     return ArchiveSummary(len(runs), len(files), counts, unredacted)
-
-
-def _trained_runs(study):
-    """The runs of a study, and the sentinels that are in its tables."""
-    recipes = stores.recipes(stores.adopted(study, as_converted=True))
-    return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
 
 
 def versions() -> dict[str, str]:
@@ -218,10 +223,12 @@ def portable(
         entry
         | {
             "path": _add_user_file(
-                reference["path"], f"references/{_parent(reference['path'])}", files
+                path, f"references/{Path(os.path.abspath(path)).parent.name}", files
             )
         }
-        for entry, reference in zip(settings["references"], study.references, strict=True)
+        for entry, path in zip(
+            settings["references"], (each["path"] for each in study.references), strict=True
+        )
     ]
     changed["imports"] = [
         entry | {"path": f"imported/{entry['name']}.json"} for entry in settings["imports"]
@@ -268,10 +275,6 @@ def _add_user_file(path, folder, files):
         if file.is_file() and "__pycache__" not in file.parts:
             files[(target / file.relative_to(path)).as_posix()] = file
     return target.as_posix()
-
-
-def _parent(path):
-    return Path(os.path.abspath(path)).parent.name
 
 
 def _list_files(path):
@@ -420,3 +423,93 @@ def _check_records(payload, logs):
 
 def _json_bytes(content):
     return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()
+
+
+def secrets_of(*settings: Any) -> list[str]:
+    """The secrets in settings and in the environment variable redaction.VARIABLE, longest first."""
+    secrets = set(json.loads(os.environ.get(redaction.VARIABLE, "[]")))
+
+    def hide(secret):
+        secrets.add(secret)
+        return redaction.HIDDEN
+
+    for content in settings:
+        redaction.redact_settings(content, hide)
+    texts = {secret.strip("\"'") for secret in secrets} - {redaction.HIDDEN}
+    return sorted((n for n in texts if len(n) >= MIN_SECRET_LETTERS), key=lambda n: (-len(n), n))
+
+
+def redact_files(
+    files: Mapping[str, Path | bytes], secrets: Iterable[str], folder: Path
+) -> tuple[dict[str, Path | bytes], dict[str, int], list[str]]:
+    """Hide the secrets in the texts among the files of an archive.
+
+    `files`: {name in the archive: path or content}; `secrets`: known secrets, from `secrets_of`;
+    `folder`: temporary folder for the redacted copies. Returns the files, with redacted copies;
+    {name: number of secrets hidden in it}; the names of files that contain a secret and stay
+    unchanged.
+    """
+    known = [secret.encode() for secret in secrets]
+    archived, unredacted = dict(files), []
+    counts: dict[str, int] = {}
+    for name, source in files.items():
+        if TEXTS.fullmatch(name):
+            copy = folder / str(len(counts))
+            if count := _redacted_copy(source, known, copy):
+                archived[name], counts[name] = copy, count
+        elif _has_secret(name, source, known):
+            unredacted.append(name)
+    return archived, counts, unredacted
+
+
+def _redacted_copy(source, known, copy):
+    """Write a redacted copy of a text. Returns the number of secrets hidden; 0: no copy is kept."""
+    total = 0
+    with open(copy, "wb") as file:
+        for block in _lines(source):
+            if b"\0" in block:
+                total = 0  # binary
+                break
+            text, count = _redacted(block, known)
+            total += count
+            file.write(text)
+    if not total:
+        copy.unlink()
+    return total
+
+
+def _redacted(block, known):
+    """(bytes without secrets, number of secrets hidden)."""
+    count = 0
+    hidden = redaction.HIDDEN.encode()
+    for secret in known:
+        count += block.count(secret)
+        block = block.replace(secret, hidden)
+
+    def hide(secret):
+        nonlocal count
+        count += redaction.HIDDEN not in secret
+        return redaction.HIDDEN
+
+    text = redaction.redact(block.decode("utf-8", "surrogateescape"), hide)
+    return text.encode("utf-8", "surrogateescape"), count
+
+
+def _has_secret(name, source, known):
+    if not known and not name.startswith(CODE):
+        return False
+    return any(
+        any(secret in block for secret in known)
+        or (name.startswith(CODE) and redaction.has_key(block.decode("utf-8", "replace")))
+        for block in _lines(source)
+    )
+
+
+def _lines(source):
+    """Yield the content in blocks of whole lines; a line longer than a block is cut."""
+    if isinstance(source, bytes):
+        yield source
+        return
+    with open(source, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block + file.readline(BLOCK_BYTES)

@@ -52,19 +52,16 @@ def _collect(study, output):
         imports = tuple(e for e in study.imports if (collect_runs.IMPORTS / e["name"]).is_dir())
         done = dataclasses.replace(study, runs=runs, imports=imports)
         try:
-            with _linked_records([*runs, *_sentinels(runs)], output):
+            sentinels = sessions.sentinels_of(runs).values()
+            folders = {run: run_record.folder(run.id) for run in sentinels}
+            ended = [run for run, folder in folders.items() if (folder / "run.json").is_file()]
+            with _linked_records([*runs, *ended], output):
                 kind = skipping.devices(study.site).kind
                 collect_runs.collect(done, kind, output / "tables", results=output)
             return done
         except (run_record.RecordError, FileNotFoundError):
             if attempt == ATTEMPTS:
                 raise
-
-
-def _sentinels(runs):
-    """The sentinels of these runs that have a result."""
-    sentinels = sessions.sentinels_of(runs).values()
-    return [run for run in sentinels if (run_record.folder(run.id) / "run.json").is_file()]
 
 
 @contextlib.contextmanager

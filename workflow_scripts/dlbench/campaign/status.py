@@ -52,6 +52,7 @@ from dlbench.study import goals
 from dlbench.study.config import Study
 
 SCHEMA_VERSION = 1
+UNFINISHED = ("running", "pending", "interrupted", "stale", "unread")
 INTENDED = ("skipped", "excluded")
 MISSED = "missed gate"
 DRIFT = Path("results/tables/drift.csv")
@@ -236,14 +237,11 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     yield ""
     done, failed = (sum(counts[state] for state in states) for states in (SUCCEEDED, FAILED))
     yield _count("done", done, _split(counts, SUCCEEDED) if counts["unstable"] else "")
-    for state in ("running", "pending", "interrupted", "stale", "unread"):
-        if counts[state]:
-            yield _count(state, counts[state], "")
-    if failed:
-        yield _count("failed", failed, _split(counts, FAILED))
-    for state in ("skipped", "excluded"):
-        if counts[state]:
-            yield _count(state, counts[state], "")
+    waiting = [(state, counts[state], "") for state in UNFINISHED]
+    left_out = [(state, counts[state], "") for state in INTENDED]
+    for line in (*waiting, ("failed", failed, _split(counts, FAILED)), *left_out):
+        if line[1]:
+            yield _count(*line)
     if report["running"]:
         yield from ("", "running")
         for run in report["running"][:MAX_SHOWN]:
@@ -259,7 +257,10 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     if report["largest_batches"]:
         yield from ("", "largest batches that fit (max)")
         for search in report["largest_batches"]:
-            reason = search["reason"] or _describe_tries(search["tries"])
+            tried = "the next start finds it before it trains the runs"
+            if search["tries"]:
+                tried = f"{search['tries']} tried so far; the next start goes on"
+            reason = search["reason"] or tried
             yield f"{search['batch_per_device'] or search['state']:>9}  {search['label']}"
             yield f"           {terminal.message(reason, 200)}"
     yield ""
@@ -290,13 +291,6 @@ def duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60} min"
     hours = round(seconds / 3600)
     return f"{hours // 24} d {hours % 24} h"
-
-
-def _describe_tries(tries):
-    """A phrase on the tries of an unfinished search."""
-    if tries:
-        return f"{tries} tried so far; the next start goes on"
-    return "the next start finds it before it trains the runs"
 
 
 def _count(name, number, detail):

@@ -99,7 +99,8 @@ def check_terms(name: str) -> None:
 def _fetch_file(name, file, published, folder, manual_dir, offline):
     path = folder / file
     known = {"size_bytes": published["bytes"]} | {n: published[n] for n in ("sha256", "md5")}
-    if staged := _staged_path(name, file, manual_dir):
+    places = [Path(manual_dir) / name / file, Path(manual_dir) / file] if manual_dir else []
+    if staged := next(filter(Path.is_file, places), None):
         checked = _check_staged(name, file, staged, known)
         path.unlink(missing_ok=True)
         path.symlink_to(staged.resolve())
@@ -114,14 +115,6 @@ def _fetch_file(name, file, published, folder, manual_dir, offline):
             f"that data.manual_dir names (now {manual_dir or 'not set'})"
         )
     return fetch_file(urls, path, **known, max_bytes=published.get("max_bytes", MAX_BYTES))
-
-
-def _staged_path(name, file, manual_dir):
-    """The path of a file that the user staged; None if there is none."""
-    if manual_dir is None:
-        return None
-    candidates = [Path(manual_dir) / name / file, Path(manual_dir) / file]
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _check_staged(name, file, staged, known):

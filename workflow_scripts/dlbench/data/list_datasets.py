@@ -39,17 +39,13 @@ def entries() -> list[dict[str, Any]]:
                 "shards": dataset.SHARDS if stored else {},
                 "reader": dataset.READER if stored else {},
                 "files": dataset.FILES if stored else {},
-                "unigram_entropy_nats": _entropy(dataset),
+                "unigram_entropy_nats": None,
             }
         )
+        if hasattr(dataset, "texts"):  # those that generate their text
+            entropy = sources.unigram_entropy(dataset.texts()["validation"])
+            datasets[-1]["unigram_entropy_nats"] = round(entropy, 6)
     return datasets
-
-
-def _entropy(dataset):
-    """Entropy of the held-out text of a dataset that generates it; None for others."""
-    if not hasattr(dataset, "texts"):
-        return None
-    return round(sources.unigram_entropy(dataset.texts()["validation"]), 6)
 
 
 def markdown(datasets: Sequence[dict[str, Any]]) -> str:

@@ -294,16 +294,10 @@ def make_environment(
     if subprocess.run(command, env=environment, check=False).returncode != 0:
         raise Error(f"uv could not install {project}; its messages are above")
     if output:
-        write_json(output, _installed(project, folder))
-
-
-def _installed(project: Path, folder: Path) -> dict:
-    """The versions of Python and of the installed packages, and the digest of the lock file."""
-    python = folder / "bin" / "python"
-    finished = subprocess.run(
-        [python, "-I", "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
-    )
-    return {**json.loads(finished.stdout), "lock_sha256": sha256(project / "uv.lock")}
+        command = [folder / "bin/python", "-I", "-c", LIST_PACKAGES]
+        finished = subprocess.run(command, capture_output=True, text=True, check=True)
+        installed = json.loads(finished.stdout)
+        write_json(output, installed | {"lock_sha256": sha256(project / "uv.lock")})
 
 
 def check(forms: Iterable[Path]) -> None:

@@ -105,7 +105,8 @@ class ImageNet:
         if split == "train":
             synset = name.partition("_")[0]
         else:
-            synset = self._validation_synsets[_validation_number(name) - 1]
+            number = name.rpartition("_")[2].partition(".")[0]  # 00000001 of ..._00000001.JPEG
+            synset = self._validation_synsets[int(number) - 1]
         content, height, width = pictures.as_jpeg(content, f"{self._paths[split]}: {name}")
         return {
             "image/encoded": content,
@@ -164,11 +165,6 @@ class ImageNet:
 def _descriptor(path):
     """An open file. Forked processes can share it, since pread has no position."""
     return os.open(path, os.O_RDONLY)
-
-
-def _validation_number(name):
-    """1 for ILSVRC2012_val_00000001.JPEG."""
-    return int(name.rpartition("_")[2].partition(".")[0])
 
 
 def _development_kit(path):
