@@ -306,11 +306,11 @@ def _made_manifest(name, folder, check):
     labels = range(first_label, first_label + reader["classes"])
     entries = {}
     for split, paths in splits.items():
-        shards = [
+        checked = [
             _checked_shard(path, folder, layout, labels, reader["encoding"], check)
             for path in paths
         ]
-        entries[split] = {"records": sum(s["records"] for s in shards), "shards": shards}
+        entries[split] = {"records": sum(s["records"] for s in checked), "shards": checked}
     return {
         **convert_dataset.manifest_head(name, dataset),
         "reader": reader,
