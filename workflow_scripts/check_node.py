@@ -50,11 +50,9 @@ def main():
 
 
 def measure_round_trip(folder, name):
-    """Write a file and wait for the answer of check-site.
+    """Write a file and wait for the answer of check-site: {"round_trip_s", "offset_s"}, or None.
 
-    Returns:
-        {"round_trip_s", "offset_s"}, or None without an answer. The offset is the other clock less
-        this one, to within half the round trip.
+    The offset is the other clock less this one, to within half the round trip.
     """
     started_s = time.time()
     write(os.path.join(folder, f"hello.{name}.json"), {"time": started_s})
@@ -71,9 +69,8 @@ def measure_round_trip(folder, name):
 def find_others(folder, me, request):
     """Resolve the names of all nodes of the job, and connect to one other node.
 
-    Returns:
-        {"unknown": {address: reason}, "connection": None, or the address and why it failed,
-        "own": why this node cannot resolve its own name, or ""}; None on a single node.
+    Returns {"unknown": {address: reason}, "connection": None, or the address and why it failed,
+    "own": why this node cannot resolve its own name, or ""}; None on a single node.
     """
     if request["nodes"] < 2:
         return None

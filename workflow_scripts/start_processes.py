@@ -16,22 +16,13 @@ from dlbench.starting import start_processes
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument(
-        "--jobs", type=parse_job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
-    )
-    group.add_argument(
-        "--copies", type=command_line.whole(1), metavar="N", help="each has DLBENCH_COPY"
-    )
-    parser.add_argument(
-        "--cores-each",
-        type=command_line.whole(1),
-        metavar="N",
-        help="cores that each copy keeps to",
-    )
-    parser.add_argument(
-        "--gpus-each", type=command_line.whole(1), metavar="N",
-        help="GPUs that each copy sees, of those in CUDA_VISIBLE_DEVICES",
-    )  # fmt: skip
+    jobs = "kinds of process, as in chief=1,ps=1,worker=2"
+    group.add_argument("--jobs", type=parse_job_counts, help=jobs)
+    count = {"type": command_line.whole(1), "metavar": "N"}
+    group.add_argument("--copies", **count, help="each has DLBENCH_COPY")
+    parser.add_argument("--cores-each", **count, help="cores that each copy keeps to")
+    gpus = "GPUs that each copy sees, of those in CUDA_VISIBLE_DEVICES"
+    parser.add_argument("--gpus-each", **count, help=gpus)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command

@@ -49,12 +49,9 @@ def main():
     add("--attempts", type=whole(1), default=1, help=own)
     tries = "with those that others ended, by preemption or so; not given: as --attempts"
     add("--tries", type=whole(1), help=tries)
-    add(
-        "--repeat-here",
-        action="store_true",
-        help="make an attempt that is planned to be repeated again in this process; not given: "
-        "exit code 1 asks whoever started it, as a scheduler whose job has the time of one attempt",
-    )
+    here = "make an attempt that is planned to be repeated again in this process; not given: exit "
+    here += "code 1 asks whoever started it, as a scheduler whose job has the time of one attempt"
+    add("--repeat-here", action="store_true", help=here)
     start_command.add_flags(parser)
     meter = "prints the watts of this node, one number a line"
     add("--power-meter", metavar="COMMAND", help=meter)

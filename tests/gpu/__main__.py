@@ -17,13 +17,10 @@ from pathlib import Path
 
 from dlbench.common.files import read_json
 
-from . import REPOSITORY, checks, device, page, suite
+from . import REPOSITORY, checks, device, suite
 from .suite import ALONE, BESIDE, CHECKS, FAILED, LAST
 
-CORES_PER_CHECK, MAX_AT_ONCE = (
-    2,
-    8,
-)  # cores for each check that may run beside others; most of these
+CORES_PER_CHECK, MAX_AT_ONCE = 2, 8  # of checks that may run beside others
 
 
 def main() -> None:
@@ -77,7 +74,7 @@ def run(names, target, minutes, file, options=()):
     def keep():
         merged = previous | done
         results["checks"] = {name: merged[name] for name in CHECKS if name in merged}
-        page.write(results, file)
+        suite.write(results, file)
 
     for name in (name for name in names if CHECKS[name].when == ALONE):
         run_check(name)

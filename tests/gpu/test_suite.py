@@ -9,7 +9,7 @@ import pytest
 
 from dlbench.study import trainer_environments
 from dlbench.trainer import engine
-from tests.gpu import REPOSITORY, device, page, suite
+from tests.gpu import REPOSITORY, device, suite
 from tests.gpu.suite import BESIDE, CHECKS, FAILED, PASSED, Check
 
 CPU = device.Device("cpu")
@@ -93,7 +93,7 @@ def test_the_page_says_machine_verdicts_and_numbers():
     one["numbers"].append({"name": "rate", "value": 2.5, "unit": "GB/s"})
     machine = {"gpus": ["1 x Some GPU"], "driver": "580", "cuda_driver": "13.0", "cores": 8}
     machine |= {"cpu": "Some CPU", "virtual": False, "memory_gib": 64, "versions": {"torch": "2"}}
-    text = page.page({"machine": machine, "commit": "abc", "checks": {"tried": one}})
+    text = suite.page({"machine": machine, "commit": "abc", "checks": {"tried": one}})
     for message in (
         "1 x Some GPU, driver 580 (CUDA 13.0)",
         "8 cores of Some CPU, 64 GiB",

@@ -534,7 +534,8 @@ def caveat(ranks: Sequence[dict[str, Any]]) -> str:
 
 
 def _cores(rank):
-    where = f" at NUMA node {_numbers(rank['numa_nodes'])}" if rank["numa_nodes"] else ""
+    nodes = ", ".join(map(str, rank["numa_nodes"]))
+    where = f" at NUMA node {nodes}" if nodes else ""
     if rank["cpus"] is None:
         return f"not bound, {rank['threads']} threads{where}"
     return f"CPUs {phrases.ranges(rank['cpus'])}{where}"
@@ -547,7 +548,3 @@ def _gpus(rank):
         if gpu["pci"]
     ]
     return f"GPU {', '.join(gpus)}" if gpus else "GPU not known"
-
-
-def _numbers(numbers):
-    return ", ".join(map(str, numbers))

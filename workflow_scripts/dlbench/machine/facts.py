@@ -88,7 +88,8 @@ def loaded_libraries(maps: str) -> dict[str, str]:
     for path in sorted(set(re.findall(r"\s(/\S+\.so\S*)$", maps, re.M))):
         match = LIBRARIES.fullmatch(Path(path).name)
         if match and match[1] not in versions:
-            versions[match[1]] = _reported_version(match[1], path) or _target_name(path)
+            # Else its file: `libcudart.so.12.5.82`, to which libcudart.so.12 links.
+            versions[match[1]] = _reported_version(match[1], path) or Path(path).resolve().name
     return versions
 
 
@@ -101,11 +102,6 @@ def _os_name(files):
     if not match:
         raise ValueError("no PRETTY_NAME in os-release")
     return match[1].strip("\"'")
-
-
-def _target_name(path):
-    """The name of the file that a link points to: `libcudart.so.12.5.82` of `libcudart.so.12`."""
-    return Path(path).resolve().name
 
 
 def _reported_version(name, path):

@@ -171,7 +171,6 @@ def _write(search, output, batch, reason, further):
 
 
 def _entry(tried, record):
-    """The entry of a try in found.json."""
     return {
         "batch_per_device": tried.batch,
         "fits": tried.fits,

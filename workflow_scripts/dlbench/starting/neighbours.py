@@ -67,7 +67,6 @@ def read_process(proc: Path, pid: int) -> Process:
 
 
 def _content(path):
-    """The content of a file of the kernel."""
     with open(path, "rb", buffering=0) as file:
         return file.read()
 

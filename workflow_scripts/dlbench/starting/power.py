@@ -320,16 +320,17 @@ class Meter:
             "command": redaction.redact_command(self._command),
             "trouble": self._problem() or None,
         }
-        span = self._span()
+        span, reason = self._span(), ""
         if isinstance(span, str):
-            return fields | energy.fields("node_", None, None, span)
-        if len(points) < 2:
+            reason = span
+        elif len(points) < 2:
             reason = self._problem() or f"it printed {self._readings} numbers: two are needed"
-            return fields | energy.fields("node_", None, None, reason)
-        joules, share, seen = integral(points, *span)
-        if share < MIN_COVERAGE:
-            reason = f"its readings cover {100 * share:.0f} % of the run"
-            reason += f": {self._problem()}" if self._problem() else ""
+        else:
+            joules, share, seen = integral(points, *span)
+            if share < MIN_COVERAGE:
+                problem = f": {self._problem()}" if self._problem() else ""
+                reason = f"its readings cover {100 * share:.0f} % of the run{problem}"
+        if reason:
             return fields | energy.fields("node_", None, None, reason)
         watts = [power_w for _, power_w in points]
         readings = round(self._readings * seen / len(points))

@@ -197,7 +197,6 @@ def _program(name: str) -> str:
 
 
 def _output(options: argparse.Namespace) -> Path:
-    """The folder for the logs of another program."""
     return options.log.parent / other_trainers.FOLDER
 
 
