@@ -53,8 +53,9 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
     add("--read", action="append", default=[], type=json.loads, metavar="JSON", help=reads)
     lasting = "for which products of matrices and copies are measured, "
     lasting += f"{CALIBRATIONS} times in all"
-    seconds = {"type": command_line.real(above=0), "metavar": "SECONDS"}
-    add("--calibration-s", default=calibration.SECONDS, **seconds, help=lasting)
+    seconds = command_line.real(above=0)
+    default = calibration.SECONDS
+    add("--calibration-s", type=seconds, default=default, metavar="SECONDS", help=lasting)
     add("--model-folder", help="folder with models of your own")
     add("--image-id", help="what the marker says of the image that this is in")
     return flags
