@@ -8,6 +8,7 @@ folder is shared, how long files take to appear, and how far the clocks differ.
 """
 
 import contextlib
+import functools
 import json
 import math
 import re
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,13 +29,10 @@ from dlbench.cluster import jobs, new_site, profiles
 from dlbench.cluster.new_site import SITE_FILE
 from dlbench.common import files, own_code, phrases, plugins, tools
 from dlbench.common.files import write_json
-from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import Container
 from dlbench.plan import planning, skipping
 from dlbench.plan.plan import ATTEMPTS
-from dlbench.records import judgement
-from dlbench.records.judgement import State
 from dlbench.schedulers import Job, JobRequest, output_of
 from dlbench.starting import start_command
 from dlbench.starting.launchers import mpirun
@@ -72,16 +71,7 @@ class Remark:
         return f"{self.mark:<6}" + self.text.replace("\n", "\n" + " " * 6)
 
 
-def _ok(text):
-    return Remark("ok", text)
-
-
-def _fix(text):
-    return Remark("fix", text)
-
-
-def _note(text):
-    return Remark("note", text)
+_ok, _fix, _note = (functools.partial(Remark, mark) for mark in ("ok", "fix", "note"))
 
 
 def _judged(fine, text, wrong):
@@ -94,12 +84,8 @@ def print_remarks(
 ) -> bool:
     """Print all remarks, each as soon as it is known; as JSON all at the end.
 
-    Args:
-        name: of the profile, or its folder.
-        timeout_s: how long the job on a compute node may wait in the queue.
-
-    Returns:
-        True if there is nothing to fix.
+    `name`: of the profile, or its folder. `timeout_s`: how long the job on a compute node may wait
+    in the queue. Returns True if there is nothing to fix.
     """
     made = []
     for remark in remarks(name, configfiles, with_job, timeout_s):
@@ -120,10 +106,11 @@ def remarks(
     """Yield all remarks, in the order in which the workflow needs what they are about."""
     try:
         profile = profiles.read(name)
-        study = config.study_from_files(configfiles)
+        plan = planning.make_plan(config.settings_of(configfiles))
     except Error as error:
         yield _fix(str(error))
         return
+    study = plan.study
     yield from _profile(profile)
     yield from _site_file(study.site, profile.executor)
     scheduler = jobs.scheduler(profile.executor, profile.submit_cmd)
@@ -137,14 +124,14 @@ def remarks(
         )
     if scheduler is None:
         return
-    checked = list(_scheduler(scheduler, profile, study))
+    checked = list(_scheduler(scheduler, profile, plan))
     yield from checked
     if not with_job:
         yield _note("compute nodes: not looked at (--no-job)")
     elif any(remark.mark == "fix" for remark in checked) or jobs.describe_auto(study.site):
         yield _note("compute nodes: not looked at before the above is fixed")
     else:
-        yield from _nodes(scheduler, profile, study, timeout_s)
+        yield from _nodes(scheduler, profile, plan, timeout_s)
 
 
 def _profile(profile):
@@ -178,7 +165,7 @@ def _site_file(facts, executor):
         yield _note(f"{' and '.join(missing_keys)}: null; readers of the results need it")
 
 
-def _scheduler(name, profile, study):
+def _scheduler(name, profile, plan):
     """Remarks on the scheduler: its programs, whether it answers, its queues, the jobs of runs."""
     module = plugins.load("schedulers", name)
     if reason := jobs.describe_python():
@@ -192,7 +179,7 @@ def _scheduler(name, profile, study):
         yield _fix(f"{name} does not answer: {error}")
         return
     yield _ok(f"{name} answers, and has {', '.join(sorted(queues))}")
-    yield from _queues(module, queues, profile, study)
+    yield from _queues(module, queues, profile, plan)
     yield from _account(module, profile)
     forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
     if forgets_after_s is not None and forgets_after_s < LEAST_KNOWN_S:
@@ -225,18 +212,19 @@ def _account(module, profile):
 # What queues offer, and what the jobs of the study request.
 
 
-def _queues(module, queues, profile, study):
+def _queues(module, queues, profile, plan):
     """Remarks on the queues of runs and of other jobs, and on jobs that they would reject."""
-    runs, searches, labels_by_reason = [], [], {}
-    if unknown := jobs.describe_auto(study.site):
+    site, runs, left_out, unknown = plan.study.site, [], [], jobs.describe_auto(plan.study.site)
+    searches = [search for search, why_not in plan.searches.values() if not why_not]
+    if unknown:
         yield _fix(unknown)
     else:
-        runs, labels_by_reason = _jobs_of_runs(study, _to_train(study))
-        searches = _jobs_of_searches(study)
+        runs = [(plan.labels[run.id], _job(run, plan)) for run in plan.to_train]
+        runs += [(search.label(), _job(search.run, plan)) for search in searches]
+        left_out = [plan.skipped[run_id] for run_id in plan.pending if run_id in plan.skipped]
     queue_name = profile.value("train", module.QUEUE)
-    checks = [([*runs, *searches], queue_name, getattr(module, "unsupported_jobs", None))]
-    tries = (search.run for search in study.searches.values())
-    if any(judgement.has_data(run) for run in (*study.runs, *tries)):
+    checks = [(runs, queue_name, getattr(module, "unsupported_jobs", None))]
+    if plan.datasets:
         conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
         checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
     problems = {}
@@ -246,7 +234,7 @@ def _queues(module, queues, profile, study):
         except Error as error:
             problems |= dict.fromkeys(str(error).splitlines())
     yield from map(_fix, problems)
-    yield from _limits(module, profile, [*runs, *searches])
+    yield from _limits(module, profile, runs)
     default = next((q.name for q in queues.values() if q.default), None)
     queue = queues.get(queue_name or default)
     if queue is None:
@@ -257,55 +245,24 @@ def _queues(module, queues, profile, study):
     limits = "; ".join(filter(None, [queue.kinds, most_min])) or "no known limits"
     yield _ok(f"{'' if queue_name else 'the default '}queue {queue.name} has {limits}")
     yield from _not_up(queue, runs)
-    yield from _against_site(queue, study.site)
-    for reason, labels in labels_by_reason.items():
-        yield _note(f"{phrases.counted(len(labels), 'run')} left out: {reason}")
-    for label, _ in searches:
-        yield _note(f"to search first, since its runs are not known yet: {label}")
-    if runs:
+    yield from _against_site(queue, site)
+    for reason, number in Counter(left_out).items():
+        yield _note(f"{phrases.counted(number, 'run')} left out: {reason}")
+    for search in searches:
+        yield _note(f"to search first, since its runs are not known yet: {search.label()}")
+    if plan.to_train and not unknown:
         longest = max(job.time_min for _, job in runs)
-        yield _ok(f"{phrases.counted(len(runs), 'run')} to train, of at most {longest} min")
-    elif not unknown and not labels_by_reason and not searches:
-        yield _ok(f"nothing to train: {phrases.counted(len(study.runs), 'run')} done")
+        to_train = phrases.counted(len(plan.to_train), "run")
+        yield _ok(f"{to_train} to train, of at most {longest} min")
+    elif not unknown and not left_out and not searches:
+        yield _ok(f"nothing to train: {phrases.counted(len(plan.runs), 'run')} done")
 
 
-def _to_train(study):
-    """The runs without a valid record."""
-    recipes = stores.recipes(stores.adopted(study))
-    done = (State.CURRENT, State.UNREAD)
-    return [
-        run
-        for run in study.runs
-        if judgement.state(run, True, recipes, study.images, study.time_limit_s)[0] not in done
-    ]
-
-
-def _jobs_of_runs(study, runs):
-    """[(label, Job)] of the runs that can be trained, and {reason: labels} of those that cannot."""
-    devices = skipping.devices(study.site)
-    labelled_jobs, labels_by_reason = [], {}
-    for run in runs:
-        if reason := skipping.skip_reason(run, devices, study):
-            labels_by_reason.setdefault(reason, []).append(study.labels[run.id])
-        else:
-            labelled_jobs.append((study.labels[run.id], _job(run, study, devices)))
-    return labelled_jobs, labels_by_reason
-
-
-def _jobs_of_searches(study):
-    """[(label, Job)] of the searches for a largest batch that the next start would do."""
-    devices = skipping.devices(study.site)
-    return [
-        (search.label(), _job(search.run, study, devices))
-        for search, why_not in planning.searches_to_do(study, devices).values()
-        if not why_not
-    ]
-
-
-def _job(run, study, devices):
+def _job(run, plan):
     # The last attempt requests the most.
-    limits = {"attempt": ATTEMPTS, "wait_s": study.wait_for_quiet_s}
-    return jobs.job_of_run(run, study.site, devices.kind, study.time_limit_s, **limits)
+    limits = {"attempt": ATTEMPTS, "wait_s": plan.study.wait_for_quiet_s}
+    study = plan.study
+    return jobs.job_of_run(run, study.site, plan.device_kind, study.time_limit_s, **limits)
 
 
 def _limits(module, profile, labelled_jobs):
@@ -363,9 +320,9 @@ def _against_site(queue, facts):
 # The job on compute nodes.
 
 
-def _nodes(scheduler, profile, study, timeout_s):
-    module = plugins.load("schedulers", scheduler)
-    job, request = _node_job(module, profile, study), _request(module, profile, study)
+def _nodes(scheduler, profile, plan, timeout_s):
+    module, study = plugins.load("schedulers", scheduler), plan.study
+    job, request = _node_job(module, profile, plan), _request(module, profile, study)
     latency_s = float(profile.content.get("latency-wait", 5))
     try:
         reports = _reports_of_job(scheduler, job, request, timeout_s, latency_s)
@@ -394,13 +351,14 @@ def _nodes(scheduler, profile, study, timeout_s):
     yield from remarks_on_nodes(reports, expected)
 
 
-def _node_job(module, profile, study):
+def _node_job(module, profile, plan):
     """The job of the check: all devices of a node, and as many cores as runs request."""
-    facts = study.site
+    facts, runs = plan.study.site, plan.study.runs
     devices = skipping.devices(facts)
-    wanted = _jobs_of_runs(study, study.runs)[0] + _jobs_of_searches(study)
-    cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
-    several = facts["nodes"] > 1 and any(run.nodes > 1 for run in study.runs)
+    wanted = [run for run in runs if run.id not in plan.skipped]
+    wanted += [search.run for search, why_not in plan.searches.values() if not why_not]
+    cores = [_job(run, plan).per_node["cores"] for run in wanted]
+    several = facts["nodes"] > 1 and any(run.nodes > 1 for run in runs)
     can_start_on_each = hasattr(module, "on_each_node")
     return JobRequest(
         name="check_site",
@@ -414,7 +372,7 @@ def _node_job(module, profile, study):
         exclusive=False,
         extra=tuple(shlex.split(facts["job"]["extra"])),
         resources=profile.defaults,
-        speaks_mpi=can_start_on_each and any(run.launcher == "srun" for run in study.runs),
+        speaks_mpi=can_start_on_each and any(run.launcher == "srun" for run in runs),
     )
 
 
