@@ -164,23 +164,39 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     assert "in 3 runs, all disturbed, p = " in report
 
 
-def test_the_executor_slurm_trains_runs_of_one_and_of_two_nodes_at_once(slurm, tmp_path):
-    """Without a profile of ours; its plugin is not among what the workflow installs."""
-    plugin = str(tmp_path / "plugin")
+BY_PLUGIN = [
+    "--executor", "slurm", "--jobs", "10",
+    "--default-resources", "slurm_partition=cpu", "mem_mb=1000", "runtime=10",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    """A folder with the plugin of the executor slurm, which the workflow does not install."""
+    folder = str(tmp_path_factory.mktemp("plugin"))
     packages = ["slurm==2.8.0", "slurm-jobstep==0.6.1"]
     packages = [f"snakemake-executor-plugin-{name}" for name in packages]
-    install = [tools.find_uv(), "pip", "install", "-q", "--no-deps", "--target", plugin]
+    install = [tools.find_uv(), "pip", "install", "-q", "--no-deps", "--target", folder]
     subprocess.run([*install, *packages, "throttler==1.2.3"], check=True)
+    return folder
+
+
+@pytest.fixture
+def without_profile(slurm, plugin, tmp_path):
+    """A fresh campaign for BY_PLUGIN, without a profile of ours."""
     campaign = Campaign.fresh(tmp_path / "project")
     campaign.variables = {**slurm.variables, "PYTHONPATH": plugin}
     site(campaign)
+    return campaign
+
+
+def test_the_executor_slurm_trains_runs_of_one_and_of_two_nodes_at_once(without_profile):
+    campaign = without_profile
     campaign.configure_sleeping(seed=[1, 2, 3], steps=200)
     study = yaml.safe_load((campaign.folder / "config.yaml").read_text())
     two = {"name": "two", **QUICK, "strategy": "multiworker", "launcher": "srun", "nodes": 2}
     campaign.configure(**study | {"matrix": [*study["matrix"], two]})
-    options = ["--executor", "slurm", "--jobs", "10", "--default-resources"]
-    options += ["slurm_partition=cpu", "mem_mb=1000", "runtime=10"]
-    output = campaign.succeed(*options)
+    output = campaign.succeed(*BY_PLUGIN)
     records = records_of(campaign)
     assert [record["status"] in TRAINED for record in records] == [True] * 4, output
     for record in records:
@@ -190,7 +206,30 @@ def test_the_executor_slurm_trains_runs_of_one_and_of_two_nodes_at_once(slurm, t
     begins = sorted(record["summary"]["started_at"] for record in records)
     ends = sorted(record["summary"]["ended_at"] for record in records)
     assert begins[2] < ends[0]  # three at once
-    assert "Nothing to be done" in campaign.succeed(*options)
+    assert "Nothing to be done" in campaign.succeed(*BY_PLUGIN)
+
+
+def test_jobs_of_the_executor_slurm_get_gpus_and_are_told_of_and_cancelled_by_the_next_start(
+    without_profile, slurm
+):
+    campaign = without_profile
+    held = FACTS["job"] | {"extra": "--hold"}
+    site(campaign, device="gpu", devices_per_node=4, job=held)
+    campaign.configure(matrix=[{"name": "held", **QUICK, "seed": 14}], figures=[])
+    process = start(campaign, options=BY_PLUGIN)
+    (job,) = wait_for(slurm.queue, 300)
+    request = slurm.run("scontrol", "show", "job", "--oneliner", job)
+    assert "TresPerNode=gres:gpu:1 " in request and "OverSubscribe=NO" in request
+    (reason,) = status(campaign)["reasons"]
+    assert reason["message"] == f"Slurm has not started job {job}: JobHeldUser"
+    process.kill()
+    process.wait()
+    campaign.succeed("--unlock")
+    site(campaign)
+    output = campaign.succeed(*BY_PLUGIN)
+    assert f"cancelled jobs that an earlier start left behind: {job}" in output
+    assert all(record["status"] in TRAINED for record in records_of(campaign))
+    assert slurm.queue() == []
 
 
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):

@@ -17,8 +17,8 @@ class Running:
         (self.host,) = launch["job"]["hosts"]
 
 
-def start(campaign, *options):
-    command = campaign.command("--profile", "slurm", *options)
+def start(campaign, *more, options=("--profile", "slurm")):
+    command = campaign.command(*options, *more)
     joined = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen(command, cwd=campaign.folder, env=campaign.environment(), **joined)
 

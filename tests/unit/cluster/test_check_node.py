@@ -10,23 +10,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.cluster import check_site, cluster_job
+from dlbench import schedulers
+from dlbench.cluster import check_site
 from dlbench.cluster.check_site import Remark
 from dlbench.common import plugins
 from support.machines.nvidia_smi import NvidiaSmi
 from support.machines.paths import REPOSITORY
 
-ASKED = cluster_job.JobRequest(
+ASKED = schedulers.Job(
     name="check_site",
     nodes=2,
-    tasks_per_node=1,
-    cores_per_node=8,
+    tasks=2,
+    cores_per_task=8,
     memory_mb=1000,
-    minutes=5,
+    time_min=5,
     gpus_per_node=4,
     gpu_request="gpu:a100",
     exclusive=False,
-    extra=("--comment=x",),
+    extra="--comment=x",
     resources={
         "slurm_partition": "gpu",
         "slurm_account": "mine",

@@ -60,7 +60,7 @@ def test_what_a_job_asks_for_is_read_from_its_script(folder):
         2,
         6,
     )
-    assert found.exclusive and found.extra == ("-m", "fast nodes")
+    assert found.exclusive and found.options == ["-m", "fast nodes"]
     group = job_script(folder, {"groupid": "b", "threads": 8, "resources": RESOURCES})
     request = cluster_job.read_request(group)
     assert (request.name, request.cores_per_node) == ("dlbench.b", 8)
@@ -168,7 +168,7 @@ def test_a_job_asks_for_little_where_its_rule_says_nothing(folder):
         job_script(folder, {"rule": "theirs", "threads": 3, "resources": resources})
     )
     assert (found.nodes, found.tasks_per_node, found.cores_per_node) == (1, 1, 3)
-    assert (found.minutes, found.gpus_per_node, found.exclusive) == (1, 0, False)
+    assert (found.time_min, found.gpus_per_node, found.exclusive) == (1, 0, False)
 
 
 def test_the_job_of_a_run_bears_its_name_and_what_is_of_the_job_around_is_no_option(

@@ -38,10 +38,10 @@ Thu Mar 13 20:18:32: Exited by signal 2. The CPU time used is 0.1 seconds;
 Thu Mar 13 20:18:32: Completed <exit>; TERM_RUN
                      LIMIT: job killed after reaching LSF run time limit;
 """
-REQUEST = schedulers.JobRequest(
-    name="run", nodes=2, tasks_per_node=4, cores_per_node=16, memory_mb=64000, minutes=90,
-    gpus_per_node=4, gpu_request="gpu:NVIDIAA100", exclusive=True, extra=("-U", "reserved"),
-    resources={"lsf_queue": "gpu", "node": "n[3,5]"},
+REQUEST = schedulers.Job(
+    name="run", nodes=2, tasks=8, cores_per_task=4, memory_mb=64000, time_min=90,
+    gpus_per_node=4, gpu_request="gpu:NVIDIAA100", exclusive=True, extra="-U reserved",
+    node="n[3,5]", resources={"lsf_queue": "gpu"},
 )  # fmt: skip
 
 

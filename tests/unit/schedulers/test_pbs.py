@@ -7,10 +7,9 @@ import pytest
 from dlbench import schedulers
 from dlbench.schedulers import JobState, pbs
 
-ASKED = schedulers.JobRequest(
-    name="smk.convert_dataset", nodes=2, tasks_per_node=4, cores_per_node=16, memory_mb=64000,
-    minutes=90, gpus_per_node=4, gpu_request="gpu", exclusive=True, extra=("-W", "umask=022"),
-    resources={},
+ASKED = schedulers.Job(
+    name="smk.convert_dataset", nodes=2, tasks=8, cores_per_task=4, memory_mb=64000,
+    time_min=90, gpus_per_node=4, gpu_request="gpu", exclusive=True, extra="-W umask=022",
 )  # fmt: skip
 SERVER = """Server: pbs
     server_state = Active
@@ -127,9 +126,9 @@ def test_a_job_is_submitted_with_what_it_asks_for():
 
 
 def test_queue_account_node_and_kind_of_gpu_are_named_where_they_are_given():
-    given = {"queue": "gpu", "account": "a", "project": "p", "node": "n3"}
-    asked = replace(ASKED, resources=given, nodes=1, gpu_request="gpu:a100", extra=())
-    asked = replace(asked, exclusive=False)
+    given = {"queue": "gpu", "account": "a", "project": "p"}
+    asked = replace(ASKED, resources=given, nodes=1, tasks=4, gpu_request="gpu:a100", extra="")
+    asked = replace(asked, exclusive=False, node="n3")
     command = pbs.submission(asked, "logs")
     words = "-q gpu -A a -P p -l select=1:ncpus=16:mpiprocs=4:mem=64000mb:host=n3:ngpus=4:"
     words += "gpu_type=a100 -l place=scatter -l walltime=1:30:00"
@@ -137,7 +136,7 @@ def test_queue_account_node_and_kind_of_gpu_are_named_where_they_are_given():
     without = pbs.submission(replace(asked, gpus_per_node=0), "logs")
     assert not any("gpu" in word for word in without[without.index("-l") :])
     # Several nodes that are named have a chunk each.
-    asked = replace(ASKED, resources={"node": "n[3,5]"}, extra=())
+    asked = replace(ASKED, node="n[3,5]", extra="")
     command = pbs.submission(asked, "logs")
     each = "1:ncpus=16:mpiprocs=4:mem=64000mb:host=n{}:ngpus=4"
     assert f"select={each.format(3)}+{each.format(5)}" in command

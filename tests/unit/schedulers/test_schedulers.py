@@ -100,10 +100,10 @@ def test_a_job_is_of_the_scheduler_with_the_longest_variable():
 
 
 def test_slurm_is_asked_for_gpus_by_node_and_for_the_node_of_a_run():
-    request = schedulers.JobRequest(
-        name="run", nodes=2, tasks_per_node=4, cores_per_node=8, memory_mb=4000, minutes=10,
-        gpus_per_node=4, gpu_request="gpu:a100", exclusive=True, extra=("--hint=nomt",),
-        resources={"slurm_partition": "gpu", "node": "n3", "mem_mb": 4000},
+    request = schedulers.Job(
+        name="run", nodes=2, tasks=8, cores_per_task=2, memory_mb=4000, time_min=10,
+        gpus_per_node=4, gpu_request="gpu:a100", exclusive=True, extra="--hint=nomt", node="n3",
+        resources={"slurm_partition": "gpu", "mem_mb": 4000},
     )  # fmt: skip
     command = slurm.submission(request, "logs")
     assert command[:4] == ["sbatch", "--parsable", "--job-name=run", "--output=logs/%j.log"]

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from dlbench import Error
-from dlbench.cluster import cluster_job, jobs
+from dlbench import Error, schedulers
+from dlbench.cluster import jobs
 from dlbench.schedulers import JobState, Queue, sge
 
-ASKED = cluster_job.JobRequest(
-    name="smk.train", nodes=1, tasks_per_node=2, cores_per_node=8, memory_mb=16000, minutes=90,
-    gpus_per_node=2, gpu_request="gpu", exclusive=True, extra=("-l", "fast=1"),
+ASKED = schedulers.Job(
+    name="smk.train", nodes=1, tasks=1, cores_per_task=8, memory_mb=16000, time_min=90,
+    gpus_per_node=2, gpu_request="gpu", exclusive=True, extra="-l fast=1",
     resources={"pe": "smp"},
 )  # fmt: skip
 JOB = "<job_list><JB_job_number>{}</JB_job_number><state>{}</state></job_list>"
@@ -118,18 +118,20 @@ def test_a_job_is_submitted_with_what_it_asks_for():
 def test_a_sites_names_are_used_where_it_gives_them(program):
     given = {
         "pe": "mpi-8", "queue": "gpu.q", "project": "p", "account": "a",
-        "memory_complex": "mem_free", "exclusive_complex": "excl", "node": "n3",
+        "memory_complex": "mem_free", "exclusive_complex": "excl",
     }  # fmt: skip
     program("qconf", complexes(gpu="YES"))
-    asked = replace(ASKED, resources=given, nodes=2, gpus_per_node=8, gpu_request="gpu:a100")
-    command = sge.submission(replace(asked, extra=()), "logs")
+    asked = replace(ASKED, resources=given, nodes=2, tasks=2, node="n3", gpu_request="gpu:a100")
+    command = sge.submission(replace(asked, gpus_per_node=8, extra=""), "logs")
     words = "-q gpu.q -P p -A a -pe mpi-8 16 -l h_rt=5400,hostname=n3,mem_free=2000M,gpu=1,"
     words += "gpu_type=a100,excl=true"
     assert command[command.index("smk.train") + 1 :] == words.split()
 
 
 def test_several_nodes_that_are_named_are_alternatives_for_the_hosts_of_a_job():
-    asked = replace(ASKED, resources={"node": "n[3,5]", "pe": "mpi-8"}, nodes=2, gpus_per_node=0)
+    asked = replace(
+        ASKED, node="n[3,5]", resources={"pe": "mpi-8"}, nodes=2, tasks=2, gpus_per_node=0
+    )
     assert "h_rt=5400,hostname=n3|n5" in " ".join(sge.submission(asked, "logs"))
 
 
@@ -140,7 +142,7 @@ def test_several_nodes_that_are_named_are_alternatives_for_the_hosts_of_a_job():
 )  # fmt: skip
 def test_gpus_are_asked_for_as_they_are_counted(how, slots, gpus, asked, program):
     program("qconf", complexes(gpu=how))
-    command = sge.submission(replace(ASKED, cores_per_node=slots, gpus_per_node=gpus), "logs")
+    command = sge.submission(replace(ASKED, cores_per_task=slots, gpus_per_node=gpus), "logs")
     assert asked in command[command.index("-l") + 1].split(",")
 
 
@@ -162,7 +164,7 @@ def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(pro
     assert found[1] is job
     assert "2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in found[0]
     with pytest.raises(Error, match="counts gpu by slot"):
-        sge.submission(replace(ASKED, cores_per_node=4), "logs")
+        sge.submission(replace(ASKED, cores_per_task=4), "logs")
     with pytest.raises(Error, match=r"counts gpu by slot .*: 1 job, as a run"):
         jobs.check([("a run", job)], {"q": Queue("q")}, "q", sge.unsupported_jobs)
     program("qconf", complexes(gpu="JOB"))
@@ -176,5 +178,5 @@ def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(pro
 def test_several_slots_need_the_name_of_a_parallel_environment():
     with pytest.raises(Error, match=r"smk\.train needs 8 slots .* parallel environment"):
         sge.submission(replace(ASKED, resources={}), "logs")
-    serial = replace(ASKED, resources={}, cores_per_node=1)
+    serial = replace(ASKED, resources={}, cores_per_task=1)
     assert "-pe" not in sge.submission(serial, "logs")

@@ -33,7 +33,7 @@ from dlbench.images import trainer_image
 from dlbench.images.runtimes import Container
 from dlbench.plan import planning, skipping
 from dlbench.plan.plan import ATTEMPTS
-from dlbench.schedulers import Job, JobRequest, output_of
+from dlbench.schedulers import Job, output_of
 from dlbench.starting import start_command
 from dlbench.starting.launchers import mpirun
 from dlbench.study import config, trainer_environments
@@ -357,20 +357,21 @@ def _node_job(module, profile, plan):
     devices = skipping.devices(facts)
     wanted = [run for run in runs if run.id not in plan.skipped]
     wanted += [search.run for search, why_not in plan.searches.values() if not why_not]
-    cores = [_job(run, plan).per_node["cores"] for run in wanted]
+    cores = [_job(run, plan).cores_per_node for run in wanted]
     several = facts["nodes"] > 1 and any(run.nodes > 1 for run in runs)
     can_start_on_each = hasattr(module, "on_each_node")
-    return JobRequest(
-        name="check_site",
-        nodes=2 if several and can_start_on_each else 1,
-        tasks_per_node=1,
-        cores_per_node=max(cores, default=1),
+    nodes = 2 if several and can_start_on_each else 1
+    return Job(
+        nodes=nodes,
+        tasks=nodes,
+        cores_per_task=max(cores, default=1),
         memory_mb=JOB_MB,
-        minutes=MINUTES,
         gpus_per_node=devices.per_node if devices.kind == "gpu" else 0,
-        gpu_request=facts["job"]["gpu_request"],
+        time_min=MINUTES,
         exclusive=False,
-        extra=tuple(shlex.split(facts["job"]["extra"])),
+        gpu_request=facts["job"]["gpu_request"],
+        extra=facts["job"]["extra"],
+        name="check_site",
         resources=profile.defaults,
         speaks_mpi=can_start_on_each and any(run.launcher == "srun" for run in runs),
     )

@@ -24,7 +24,6 @@ import json
 import math
 import os
 import re
-import shlex
 import time
 from collections.abc import Collection
 from dataclasses import asdict
@@ -32,7 +31,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import files, plugins
-from dlbench.schedulers import WATCHED, JobRequest, JobState, output_of, watched_runs
+from dlbench.schedulers import WATCHED, Job, JobState, output_of, watched_runs
 from dlbench.starting import fates
 
 FOLDER = WATCHED
@@ -134,28 +133,29 @@ def _running(scheduler, job_ids):
     )
 
 
-def read_request(script: str | Path) -> JobRequest:
-    """The JobRequest of a job script of Snakemake, from its line with the properties of the job.
+def read_request(script: str | Path) -> Job:
+    """The Job of a job script of Snakemake, from its line with the properties of the job.
 
     Raises Error: there is no such line, or it lacks a resource.
     """
     properties = _properties(script)
     resources = properties["resources"]
     nodes = resources.get("nodes", 1)
-    tasks_per_node = -(-resources.get("tasks", nodes) // nodes)
-    cores = tasks_per_node * resources.get("cpus_per_task", 1)
+    tasks = resources.get("tasks", nodes)
+    threads_per_task = math.ceil(properties["threads"] / math.ceil(tasks / nodes))
     try:
-        return JobRequest(
-            name=_name(properties),
+        return Job(
             nodes=nodes,
-            tasks_per_node=tasks_per_node,
-            cores_per_node=max(properties["threads"], cores),
+            tasks=tasks,
+            cores_per_task=max(threads_per_task, resources.get("cpus_per_task", 1)),
             memory_mb=resources["mem_mb"],
-            minutes=math.ceil(resources["runtime"]),
             gpus_per_node=resources.get("gpus_per_node", 0),
-            gpu_request=resources.get("gpu_request", "gpu"),
+            time_min=math.ceil(resources["runtime"]),
             exclusive=bool(resources.get("exclusive")),
-            extra=tuple(shlex.split(resources.get("extra") or "")),
+            gpu_request=resources.get("gpu_request", "gpu"),
+            extra=resources.get("extra") or "",
+            node=resources.get("node") or "",
+            name=_name(properties),
             resources=resources,
         )
     except KeyError as error:

@@ -11,9 +11,9 @@ its name. A scheduler's file defines:
     queues(): {name: Queue} of the queues that users may submit to. Raises Error if the scheduler
         does not answer.
     job_states(job_ids): {job id: JobState} of the jobs that it knows; {} if it does not answer.
-    submission(request, logs): the command that submits a JobRequest, without the script.
-    wait_command(request, script, folder): the command that submits a script with a JobRequest and
-        waits until the job has ended. The job writes its output to `folder`; the first number in
+    submission(request, logs): the command that submits a Job, without the script.
+    wait_command(request, script, folder): the command that submits a script with a Job and waits
+        until the job has ended. The job writes its output to `folder`; the first number in
         the output of the command is the id of the job.
     hosts(environ): names of the job's nodes, from its variables; [] if unknown.
 and, if the scheduler supports it:
@@ -47,11 +47,12 @@ import contextlib
 import fcntl
 import math
 import os
+import shlex
 import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -77,9 +78,13 @@ class Job:
         memory_mb: of each node.
         gpus_per_node: 0 for none.
         gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
-        extra: further options of the submit command.
+        extra: further options of the submit command, as a shell reads them.
         node: name of the only node that will do; "" for any.
         time_s: the time of the run within time_min, not rounded, without the start.
+        name: that the scheduler shows, as those below only of jobs that dlbench submits itself.
+        resources: all resources of the job by their names in Snakemake.
+        speaks_mpi: whether the scheduler starts its processes with a protocol of MPI, as those of
+            runs with launcher srun.
     """
 
     nodes: int
@@ -93,6 +98,9 @@ class Job:
     extra: str
     node: str = ""
     time_s: float = 0.0
+    name: str = ""
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    speaks_mpi: bool = False
 
     @property
     def tasks_per_node(self) -> int:
@@ -100,35 +108,19 @@ class Job:
         return math.ceil(self.tasks / self.nodes)
 
     @property
+    def cores_per_node(self) -> int:
+        return self.cores_per_task * self.tasks_per_node
+
+    @property
     def per_node(self) -> dict[str, int]:
         """The needs of each node, as keyword arguments of Queue.count."""
-        cores = self.cores_per_task * self.tasks_per_node
-        return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
+        needs = {"cores": self.cores_per_node, "memory_mb": self.memory_mb}
+        return {**needs, "gpus": self.gpus_per_node}
 
-
-@dataclass(frozen=True)
-class JobRequest:
-    """The job of one script that dlbench submits itself.
-
-    Attributes:
-        extra: further options of the submit command.
-        resources: all resources of the job by their names in Snakemake; `node` is as in a Job.
-        speaks_mpi: whether the scheduler starts its processes with a protocol of MPI, as those of
-            runs with launcher srun.
-    """
-
-    name: str
-    nodes: int
-    tasks_per_node: int
-    cores_per_node: int
-    memory_mb: int
-    minutes: int
-    gpus_per_node: int
-    gpu_request: str
-    exclusive: bool
-    extra: tuple[str, ...]
-    resources: Mapping[str, Any]
-    speaks_mpi: bool = False
+    @property
+    def options(self) -> list[str]:
+        """The words of `extra`."""
+        return shlex.split(self.extra)
 
 
 @dataclass(frozen=True)

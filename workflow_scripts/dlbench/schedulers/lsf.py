@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import networks
-from dlbench.schedulers import JobRequest, JobState, Queue, output_of
+from dlbench.schedulers import Job, JobState, Queue, output_of
 
 JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")
@@ -67,10 +67,10 @@ def waiting(job_ids: Collection[str]) -> dict[str, str]:
     return {job_id: why.strip() for job_id, why in jobs if job_id in job_ids}
 
 
-def submission(request: JobRequest, logs: str | Path) -> list[str]:
+def submission(request: Job, logs: str | Path) -> list[str]:
     """The command that submits a job, without its script, which must exist when the job starts."""
     slots = request.cores_per_node
-    command = ["bsub", "-J", request.name, "-o", f"{logs}/%J.log", "-W", str(request.minutes)]
+    command = ["bsub", "-J", request.name, "-o", f"{logs}/%J.log", "-W", str(request.time_min)]
     command += ["-rn"]  # no requeue: a new job follows it
     for option, resource in (("-q", "lsf_queue"), ("-P", "lsf_project")):
         command += [option, request.resources[resource]] if request.resources.get(resource) else []
@@ -82,9 +82,9 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
         # The number is that of each host.
         command += ["-gpu", f"num={request.gpus_per_node}/host{model}"]
     command += ["-x"] if request.exclusive else []
-    if node := request.resources.get("node"):
-        command += ["-m", " ".join(networks.expand_hosts(node))]
-    return [*command, *request.extra, "sh"]
+    if request.node:
+        command += ["-m", " ".join(networks.expand_hosts(request.node))]
+    return [*command, *request.options, "sh"]
 
 
 def _memory(request):
@@ -105,7 +105,7 @@ def job_id(output: str) -> str:
     return match[1]
 
 
-def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+def wait_command(request: Job, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
     program, *options = submission(request, folder)
     return [program, "-K", "-o", f"{folder}/job.out", *options, str(script)]

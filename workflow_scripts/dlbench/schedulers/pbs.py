@@ -12,7 +12,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import networks
 from dlbench.schedulers import (
-    JobRequest,
+    Job,
     JobState,
     Nodes,
     Queue,
@@ -100,7 +100,7 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def submission(request: JobRequest, logs: str | Path) -> list[str]:
+def submission(request: Job, logs: str | Path) -> list[str]:
     """The command that submits a job, without its script."""
     chunk = [
         f"ncpus={request.cores_per_node}",
@@ -111,22 +111,22 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
     if request.gpus_per_node:
         name, _, kind = request.gpu_request.partition(":")
         gpus = [f"n{name}s={request.gpus_per_node}", *([f"{name}_type={kind}"] if kind else [])]
-    hosts = networks.expand_hosts(request.resources.get("node") or "")
+    hosts = networks.expand_hosts(request.node)
     # A chunk for each node that is named, or one for as many as there are.
     chunks = [["1", *chunk, f"host={host}", *gpus] for host in hosts]
     chunks = chunks or [[str(request.nodes), *chunk, *gpus]]
     selected = "+".join(map(":".join, chunks))
     place = "scatter:excl" if request.exclusive else "scatter"
-    hours, minutes = divmod(request.minutes, 60)
+    hours, minutes = divmod(request.time_min, 60)
     command = ["qsub", "-V", "-S", "/bin/sh", "-r", "n", "-j", "oe"]
     command += ["-o", f"{logs}/", "-N", request.name[:15]]
     for option, resource in (("-q", "queue"), ("-A", "account"), ("-P", "project")):
         command += [option, request.resources[resource]] if request.resources.get(resource) else []
     command += ["-l", f"select={selected}", "-l", f"place={place}"]
-    return [*command, "-l", f"walltime={hours}:{minutes:02}:00", *request.extra]
+    return [*command, "-l", f"walltime={hours}:{minutes:02}:00", *request.options]
 
 
-def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+def wait_command(request: Job, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
     return [*submission(request, folder), "-W", "block=true", str(script)]
 

@@ -11,7 +11,6 @@ from dlbench import Error
 from dlbench.common import networks, phrases
 from dlbench.schedulers import (
     Job,
-    JobRequest,
     JobState,
     Nodes,
     Queue,
@@ -110,7 +109,7 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
 
 
-def submission(request: JobRequest, logs: str | Path) -> list[str]:
+def submission(request: Job, logs: str | Path) -> list[str]:
     """The command that submits a job, without its script.
 
     Slots are those of all nodes; the parallel environment decides how they are spread.
@@ -122,10 +121,10 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
         command += [option, request.resources[resource]] if request.resources.get(resource) else []
     if slots > 1:
         command += ["-pe", _parallel_environment(request), str(slots)]
-    return [*command, "-l", ",".join(_complexes(request)), *request.extra]
+    return [*command, "-l", ",".join(_complexes(request)), *request.options]
 
 
-def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+def wait_command(request: Job, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
     return [*submission(request, folder), "-sync", "y", str(script)]
 
@@ -157,9 +156,9 @@ def _complexes(request):
     slots, resources = request.cores_per_node, request.resources
     memory = resources.get("memory_complex")
     consumables = _consumables() if memory or request.gpus_per_node else {}
-    yield f"h_rt={request.minutes * 60}"
-    if resources.get("node"):
-        yield f"hostname={'|'.join(networks.expand_hosts(resources['node']))}"
+    yield f"h_rt={request.time_min * 60}"
+    if request.node:
+        yield f"hostname={'|'.join(networks.expand_hosts(request.node))}"
     if memory:
         by_slot = _consumable_of(memory, consumables, "memory_complex in the profile") == BY_SLOT
         yield f"{memory}={math.ceil(request.memory_mb / slots) if by_slot else request.memory_mb}M"

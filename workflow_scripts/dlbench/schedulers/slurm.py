@@ -11,7 +11,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import networks
 from dlbench.schedulers import (
-    JobRequest,
+    Job,
     JobState,
     Nodes,
     Queue,
@@ -201,7 +201,7 @@ def _limits(source, wall, tres, jobs):
     )
 
 
-def submission(request: JobRequest, logs: str | Path) -> list[str]:
+def submission(request: Job, logs: str | Path) -> list[str]:
     """The command that submits a job, without its script."""
     return _sbatch(request, f"{logs}/%j.log")
 
@@ -209,20 +209,20 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
 def _sbatch(request, output):
     command = ["sbatch", "--parsable", f"--job-name={request.name}", f"--output={output}"]
     # A preempted job ends and a new job follows it; site.job.extra may change that.
-    command += ["--no-requeue", f"--time={request.minutes}", f"--nodes={request.nodes}"]
+    command += ["--no-requeue", f"--time={request.time_min}", f"--nodes={request.nodes}"]
     command += [f"--ntasks-per-node={request.tasks_per_node}"]
-    command += [f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}"]
+    command += [f"--cpus-per-task={request.cores_per_task}"]
     command += [f"--mem={request.memory_mb}"] if request.memory_mb else []
     command += ["--exclusive"] if request.exclusive else []
     if request.gpus_per_node:
         kind = request.gpu_request.partition(":")[2]
         command.append(f"--gpus-per-node={kind + ':' if kind else ''}{request.gpus_per_node}")
-    if node := request.resources.get("node"):
-        command.append(f"--nodelist={node}")
+    if request.node:
+        command.append(f"--nodelist={request.node}")
     command += [
         f"--{OPTIONS[name]}={value}" for name, value in request.resources.items() if name in OPTIONS
     ]
-    return [*command, *request.extra]
+    return [*command, *request.options]
 
 
 def job_id(output: str) -> str:
@@ -230,19 +230,19 @@ def job_id(output: str) -> str:
     return output.split()[-1].partition(";")[0]
 
 
-def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+def wait_command(request: Job, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
     return [*_sbatch(request, f"{folder}/job.out"), "--wait", str(script)]
 
 
-def on_each_node(request: JobRequest) -> list[str]:
+def on_each_node(request: Job) -> list[str]:
     """The prefix that runs a command on each node of a job."""
     return [
         "srun",
         f"--nodes={request.nodes}",
         f"--ntasks={request.nodes * request.tasks_per_node}",
         # Since 22.05 srun does not take it over from the job.
-        f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}",
+        f"--cpus-per-task={request.cores_per_task}",
         *([] if request.speaks_mpi else ["--mpi=none"]),
         "--cpu-bind=none",
     ]
