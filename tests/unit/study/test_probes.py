@@ -59,7 +59,7 @@ def test_probes_are_named_as_such_and_are_of_no_statistics():
         assert "-probe-r1-" in probe.id
         assert not is_of_statistics(probe.id)
         assert not is_sentinel(probe.id)
-        assert ", probe, repeat 1" in probe.label()
+        assert f", probe {probe.probe}, repeat 1" in probe.label()
     assert is_of_statistics(run.id)
 
 

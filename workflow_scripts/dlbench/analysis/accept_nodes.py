@@ -24,10 +24,11 @@ from typing import Any
 from dlbench import Error
 from dlbench.analysis import bounds, campaigns, estimates
 from dlbench.analysis.campaigns import ITEM_RATE, JOINABLE, Measured
-from dlbench.baselines import collectives
+from dlbench.baselines import collectives, rounds
 from dlbench.baselines.rounds import NOT_MEASURED
 from dlbench.common import networks, phrases
 from dlbench.common.files import atomic_write
+from dlbench.common.run_fields import ALWAYS, tagged
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware
 from dlbench.pages.page import Cell, Page, Section, Table
@@ -41,9 +42,9 @@ Group = tuple[str, ...]
 FAILED, SKIPPED = "failed", "skipped"
 # What chooses a baseline, as columns of their table; none that says where it was measured.
 OF_BASELINES = (
-    *("measure", "framework", "framework_version", "environment", "runtime", "runtime_options"),
-    *("strategy", "strategy_options", "launcher", "precision", "dataset", "device_kind"),
-    *("device_model", "nodes", "devices_per_node", "devices", "threads_per_device", "size_bytes"),
+    *("measure", "framework_version", "dataset", "device_kind", "device_model", "devices"),
+    *(name for name in rounds.CONDITIONS if name != "node"),
+    "size_bytes",
 )
 # Of a baseline `value` is in the unit of its row.
 BASELINE_UNITS: dict[str, str | None] = {"value": None, "time_s": "s"}
@@ -89,7 +90,7 @@ class Result:
     @property
     def label(self) -> str:
         """A few words for what was measured."""
-        names = ("measure", "model", "dataset", "batch_per_device", "strategy", "precision")
+        names = ("measure", *tagged(ALWAYS), "strategy", "precision")
         words = [str(self.fields[name]) for name in names if self.fields.get(name) is not None]
         size = self.fields.get("size_bytes")
         return " ".join([*words, f"{size:g} B"] if size else words)

@@ -4,6 +4,7 @@ A flag is a field or fact in which the two sides differ, or APART, or NEIGHBOURS
 them by `, `.
 """
 
+from dlbench.common import run_fields
 from dlbench.machine import fingerprints
 from dlbench.tables.cells import Row, is_absent
 
@@ -20,25 +21,8 @@ MAY_BE_UNKNOWN = ("item_shape", *fingerprints.COLUMNS)
 # A speedup compares like with like: these must agree between a point and its base, and the
 # batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
-    "model",
-    "dataset",
-    "data_sha256",
-    "seed",
-    "steps_measured",
-    "precision",
-    "xla",
-    "compile",
-    "mode",
-    "strategy",
-    "strategy_options",
-    "runtime",
-    "runtime_options",
-    "copies_per_node",
-    "power_limit_w",
-    "framework_version",
-    "environment",
-    "device_model",
-    "site",
+    *run_fields.tagged(run_fields.FLAGGED),
+    *("data_sha256", "steps_measured", "framework_version", "device_model", "site"),
     *MAY_BE_UNKNOWN,
 )
 

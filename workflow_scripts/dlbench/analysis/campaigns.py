@@ -17,14 +17,12 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
 from dlbench.study import contradictions, wording
-from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
+from dlbench.study.runs import DEFAULTS, FIELDS, REPEATED, Run, is_of_statistics
 from dlbench.tables import metrics, parquet_files
 from dlbench.tables.cells import Row
 from dlbench.tables.metrics import Metric
 from dlbench.tables.table_columns import METRICS
 
-# Fields in which repeats differ. A seed is no condition, so runs of other seeds are repeats.
-REPEATED = ("repeat", "sentinel", "probe", "seed", "profile")
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
 MAY_BE_NONE = ("steps", "epochs")  # of which a run has one
 ITEM_RATE, TOKEN_RATE = "images_per_second", "tokens_per_second"  # throughput

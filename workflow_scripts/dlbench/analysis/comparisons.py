@@ -29,7 +29,7 @@ import numpy as np
 from dlbench.analysis import base_flags, estimates, judge, measures
 from dlbench.analysis.drift import Drift, Sides
 from dlbench.common import plugins
-from dlbench.common.run_fields import DECLARED
+from dlbench.common.run_fields import DECLARED, SOFTWARE, tagged
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.metrics import NEITHER
 from dlbench.records import sessions
@@ -64,8 +64,6 @@ NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # the study has no run of it
 NO_RATIO = "no ratio"  # a value is 0 or less
 UNITS_DIFFER = "units differ"  # or the better direction, between runs of the study
-# Fields with which the software differs by intent.
-SOFTWARE = {"framework", "environment", "runtime", "trainer", "variables"}
 TOKENS = "tokens_per_second"
 START_UP = ("start_s", "import_s", "first_batch_s")
 
@@ -307,7 +305,7 @@ def _differing(a, b, fields):
     differing = {key for row in rows for key in base_flags.base_mismatch(row, rows[0])}
     if "dataset" in fields:
         differing.discard("data_sha256")
-    if not SOFTWARE.isdisjoint(fields):
+    if not set(tagged(SOFTWARE)).isdisjoint(fields):
         differing.discard("software_sha256")
     if "power_limit_w" in fields:
         differing.discard("hardware_sha256")  # which has the power limit of GPUs in it

@@ -33,14 +33,13 @@ from dataclasses import dataclass
 from dlbench.analysis import explanations
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.scaling_series import STRATEGY, Base, Point, Series
-from dlbench.baselines import collectives
+from dlbench.baselines import collectives, rounds
 from dlbench.tables.cells import Row, is_absent
 
 # Columns in which a baseline equals the runs of a point.
 MATCHED = (
-    *("framework", "framework_version", "environment", "runtime", "runtime_options"),
-    *("threads_per_device", "strategy", "strategy_options", "launcher"),
-    *("nodes", "devices", "device_kind", "hardware_sha256"),
+    *(name for name in rounds.OF_EXCHANGE if name not in ("node", "devices_per_node")),
+    *("framework_version", "devices", "device_kind", "hardware_sha256"),
 )
 # Columns of runs that baselines have not: they are measured without any, whose times may differ.
 WITHOUT = ("variables", "launcher_options")

@@ -17,37 +17,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench.analysis import base_flags, drift, estimates
+from dlbench.common.run_fields import ALWAYS, tagged
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study import wording
 from dlbench.study.config import Study
-from dlbench.study.runs import FIELDS
+from dlbench.study.runs import FIELDS, REPEATED
 from dlbench.tables.cells import Row, run_name, run_names
 
 # What is fixed in a kind of scaling.
 FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
 # Fields in which a borrowed base may differ.
 STRATEGY = ("strategy", "strategy_options", "launcher")
-_FIRST = (
-    "precision",
-    "xla",
-    "compile",
-    "strategy",
-    "strategy_options",
-    "runtime",
-    "runtime_options",
-    "copies_per_node",
-)
 # The check of the base compares the seed.
-_NOT_SHARED = (
-    *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat", "sentinel"),
-    *("probe", "warmup_steps", "warmup_s", "seed", "profile"),
-)
-FURTHER = (
+_NOT_SHARED = {*tagged(ALWAYS), "nodes", "devices_per_node", "warmup_steps", "warmup_s", *REPEATED}
+# What a series shares, besides model, dataset and what is fixed.
+SERIES = (
+    *(name for name in FIELDS if name not in _NOT_SHARED),
     *("site", "timing_source", "item_shape"),
-    *(name for name in FIELDS if name not in (*_FIRST, *_NOT_SHARED)),
 )
-# Fields that a series shares, besides model, dataset and the fixed one.
-SERIES = (*_FIRST, *FURTHER)
 ONE_COUNT = "one number of devices"
 MARGIN = 0.01  # of equivalence, where no study says another
 

@@ -5,15 +5,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlbench.common.run_fields import BASELINES, DEVICE, EXCHANGE, tagged
 from dlbench.trainer.calibration import Repeat
 
-OF_DEVICE = ("matrix_product", "memory_copy", "host_to_device")  # whatever is read
-# The fields of a run that identify a baseline.
-CONDITIONS = (
-    *("framework", "environment", "runtime", "runtime_options", "threads_per_device"),
-    *("precision", "strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
-    "node",
-)
+MEASURES = ("matrix_product", "memory_copy", "host_to_device")  # of a device, whatever is read
+# The fields of a run by which baselines differ: those of one device, those of an exchange, all.
+OF_BOTH = tagged(BASELINES)
+OF_DEVICE, OF_EXCHANGE = (*OF_BOTH, *tagged(DEVICE)), (*OF_BOTH, *tagged(EXCHANGE))
+CONDITIONS = (*OF_DEVICE, *tagged(EXCHANGE))
 NOT_MEASURED = "not measured"  # how the reason of a baseline that failed begins
 ROUNDS, ROUND_S = 5, 0.1
 MAX_PER_ROUND = 2000  # operations

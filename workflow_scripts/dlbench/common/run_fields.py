@@ -13,6 +13,13 @@ NAME = "^[a-z0-9_]+$"  # of a plugin, or of an entry in a mapping of the config
 # The topic of a field that not all runs have: the model, which runs of mode input lack, or the
 # reading of stored items, which runs on synthetic datasets lack.
 MODEL, READING = "model", "reading"
+# Tags: a short label has the field always, or whenever runs differ in it.
+ALWAYS, VARIED = "always", "varied"
+FLAGGED = "flagged"  # a comparison is flagged if its sides differ in it
+SOFTWARE = "software"  # runs that differ in it have other software by intent
+READS = "reads"  # items are read otherwise, at another speed
+# It distinguishes all measurements without a model, those of an exchange, those of one device.
+BASELINES, EXCHANGE, DEVICE = "baselines", "exchange", "device"
 LARGEST = {int: 1_000_000_000, float: 3.4e38}
 
 
@@ -43,7 +50,8 @@ class Declaration(NamedTuple):
         contrast: the figure of findings that compare runs which differ only in this field; "" for
             fields that findings do not compare.
         only_recorded: whether the trainer only writes it into its log.
-        in_config: whether it is a key of a matrix block.
+        rank: its place in a label, see RANKS; 0 for that of its group.
+        tags: what lists it belongs to: the constants from ALWAYS to DEVICE.
     """
 
     meaning: str
@@ -71,6 +79,8 @@ class Declaration(NamedTuple):
     contrast: str = ""
     only_recorded: bool = False
     in_config: bool = True
+    rank: int = 0
+    tags: tuple[str, ...] = ()
 
 
 def declared(default: Any, meaning: str, **further: Any) -> Any:
@@ -188,6 +198,8 @@ class Place:
         maximum=100_000,
         bits=32,
         label="{} nodes",
+        rank=60,
+        tags=(VARIED, READS, EXCHANGE),
     )
     node: str | None = declared(
         None,
@@ -198,6 +210,7 @@ class Place:
         changes_memory=False,
         is_axis=False,
         only_recorded=True,
+        tags=(READS, BASELINES),
     )
     devices_per_node: int = declared(
         1,
@@ -207,6 +220,8 @@ class Place:
         bits=32,
         label="{} devices",
         is_axis=False,
+        rank=60,
+        tags=(VARIED, READS, EXCHANGE),
     )
     threads_per_device: int = declared(
         1,
@@ -215,6 +230,7 @@ class Place:
         maximum=100_000,
         bits=32,
         label="{} threads a device",
+        tags=(READS, BASELINES),
     )
     binding: str = declared(
         "",
@@ -237,6 +253,7 @@ class Place:
         label="limit {} W",
         changes_memory=False,
         only_recorded=True,
+        tags=(FLAGGED,),
     )
     strategy: str = declared(
         "single",
@@ -246,6 +263,8 @@ class Place:
         folder="strategies",
         label="{}",
         contrast="scaling",
+        rank=50,
+        tags=(VARIED, FLAGGED, READS, EXCHANGE),
     )
     strategy_options: str = declared(
         "",
@@ -253,6 +272,8 @@ class Place:
         "the strategy lists them.",
         is_mapping=True,
         label="{}",
+        rank=50,
+        tags=(FLAGGED, EXCHANGE),
     )
     launcher: str = declared(
         "none",
@@ -260,6 +281,8 @@ class Place:
         "strategy's own.",
         folder="launchers",
         label="{}",
+        rank=50,
+        tags=(READS, EXCHANGE),
     )
     runtime: str = declared(
         "bare",
@@ -268,6 +291,8 @@ class Place:
         folder="runtimes",
         label="{}",
         contrast="overhead",
+        rank=50,
+        tags=(VARIED, FLAGGED, SOFTWARE, READS, BASELINES),
     )
     runtime_options: str = declared(
         "",
@@ -277,6 +302,8 @@ class Place:
         label="{}",
         changes_memory=False,
         only_recorded=True,
+        rank=50,
+        tags=(FLAGGED, READS, BASELINES),
     )
     copies_per_node: int = declared(
         1,
@@ -288,6 +315,7 @@ class Place:
         note="trained at once; all numbers are of one copy",
         bits=32,
         label="{} at once",
+        tags=(FLAGGED, READS),
     )
     environment: str = declared(
         "train",
@@ -298,11 +326,15 @@ class Place:
         pattern=r"^[A-Za-z0-9_.-]+$",
         only_recorded=True,
         contrast="overhead",
+        rank=50,
+        tags=(FLAGGED, SOFTWARE, READS, BASELINES),
     )
     trainer: str = declared(
         "dlbench",
         "What trains: dlbench, our own, or a name under trainers.",
+        label="by {}",
         is_axis=False,
+        tags=(SOFTWARE,),
     )
     variables: str = declared(
         "",
@@ -313,6 +345,7 @@ class Place:
         names=VARIABLE,
         label="{}",
         only_recorded=True,
+        tags=(SOFTWARE,),
     )
     launcher_options: str = declared(
         "",
@@ -341,6 +374,7 @@ class Reading:
         "has a way to.",
         changes_speed=False,
         is_axis=False,
+        tags=(READS,),
     )
     cache: str = declared(
         "auto",
@@ -348,6 +382,7 @@ class Reading:
         choices=("auto", "memory", "none"),
         changes_speed=False,
         is_axis=False,
+        tags=(READS,),
     )
     input: str = declared(
         "auto",
@@ -358,6 +393,7 @@ class Reading:
         label="input {}",
         part=READING,
         changes_speed=False,
+        tags=(READS,),
     )
     input_workers: int | None = declared(
         None,
@@ -369,6 +405,7 @@ class Reading:
         label="{} input workers",
         part=READING,
         changes_speed=False,
+        tags=(READS,),
     )
     prefetch: int | None = declared(
         None,
@@ -380,6 +417,7 @@ class Reading:
         label="{} batches ahead",
         part=READING,
         changes_speed=False,
+        tags=(READS,),
     )
     page_cache: str = declared(
         "as_found",
@@ -390,6 +428,7 @@ class Reading:
         part=READING,
         changes_memory=False,
         changes_speed=False,
+        tags=(READS,),
     )
     seed: int = declared(
         1,
@@ -399,6 +438,8 @@ class Reading:
         maximum=4_000_000_000,
         changes_memory=False,
         changes_speed=False,
+        rank=140,
+        tags=(FLAGGED,),
     )
 
 
@@ -407,13 +448,14 @@ OF_PROGRAMS = ("float8", "mxfp8", "nvfp4")  # precisions that our trainer has no
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Work:
-    """What is computed, and for how long."""
+    """What a step computes."""
 
     model: str = declared(
         REQUIRED,
         "Name of a model in workflow_scripts/dlbench/trainer/keras/models/.",
         folder="models",
         label="{}",
+        tags=(ALWAYS, FLAGGED, READS),
     )
     dataset: str = declared(
         REQUIRED,
@@ -422,6 +464,7 @@ class Work:
         label="{}",
         changes_speed=False,
         contrast="real_vs_synthetic",
+        tags=(ALWAYS, FLAGGED, READS),
     )
     batch_per_device: int = declared(
         REQUIRED,
@@ -433,6 +476,8 @@ class Work:
         label="batch {}",
         changes_memory=False,
         contrast="batch_size",
+        rank=70,
+        tags=(ALWAYS, READS),
     )
     sequence_length: int | None = declared(
         None,
@@ -443,12 +488,21 @@ class Work:
         note="asked for; item_shape has what it was",
         label="{} tokens",
         is_axis=False,
+        tags=(READS,),
     )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class Computing:
+    """How a step is computed."""
+
     framework: str = declared(
         "tensorflow",
         "The framework that trains; other ones than tensorflow, jax and pytorch need a "
         "trainer of their own.",
         label="{}",
+        rank=30,
+        tags=(SOFTWARE, READS, BASELINES),
     )
     precision: str = declared(
         "float32",
@@ -458,6 +512,7 @@ class Work:
         choices=("float32", "tf32", "bfloat16", "float16", *OF_PROGRAMS),
         label="{}",
         contrast="batch_size",
+        tags=(VARIED, FLAGGED, DEVICE),
     )
     xla: bool = declared(
         False,
@@ -466,6 +521,7 @@ class Work:
         switch="XLA",
         part=MODEL,
         contrast="scaling",
+        tags=(FLAGGED,),
     )
     compile: bool = declared(
         False,
@@ -475,6 +531,7 @@ class Work:
         switch="torch.compile",
         part=MODEL,
         contrast="scaling",
+        tags=(FLAGGED,),
     )
     compile_mode: str = declared(
         "model",
@@ -505,6 +562,12 @@ class Work:
         label="vocabulary in multiples of {}",
         part=MODEL,
     )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class Length:
+    """Which steps are taken, and how many."""
+
     profile: bool = declared(
         False,
         "Trace a few further steps after the measured ones and keep that as trace.json.gz "
@@ -520,6 +583,8 @@ class Work:
         "takes gradients; input reads items, without a model.",
         choices=("train", "forward", "forward_backward", "input"),
         label="{}",
+        rank=40,
+        tags=(FLAGGED,),
     )
     steps: int | None = declared(
         None,
@@ -590,7 +655,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class RunFields(Place, Reading, Learning, Work):
+class RunFields(Place, Reading, Learning, Length, Computing, Work):
     """All fields of a run; those of the last base class come first."""
 
     repeat: int = declared(
@@ -629,3 +694,33 @@ class RunFields(Place, Reading, Learning, Work):
 FIELDS = {field.name: field for field in dataclasses.fields(RunFields)}
 DECLARED: dict[str, Declaration] = {name: f.metadata["declared"] for name, f in FIELDS.items()}
 DEFAULTS = {n: f.default for n, f in FIELDS.items() if f.default is not dataclasses.MISSING}
+# Where groups of fields stand in a label; those of one rank stand in the order of declaration.
+# Between them are fields with a rank of their own, and facts (study/wording.py).
+RANKS = {Work: 10, Computing: 80, Place: 90, Learning: 100, Reading: 110, Length: 130}
+
+
+def group(*kinds: type) -> tuple[str, ...]:
+    """The names of the fields in some groups.
+
+    >>> group(Computing)[:3]
+    ('framework', 'precision', 'xla')
+    """
+    return tuple(field.name for kind in kinds for field in dataclasses.fields(kind))
+
+
+def tagged(tag: str) -> tuple[str, ...]:
+    """The names of the fields with a tag.
+
+    >>> tagged(ALWAYS)
+    ('model', 'dataset', 'batch_per_device')
+    """
+    return tuple(name for name, field in DECLARED.items() if tag in field.tags)
+
+
+def rank(name: str) -> int:
+    """The place of a field in a label; those without group and rank come last.
+
+    >>> rank("model"), rank("framework"), rank("repeat")
+    (10, 30, 150)
+    """
+    return DECLARED[name].rank or next((r for kind, r in RANKS.items() if name in group(kind)), 150)

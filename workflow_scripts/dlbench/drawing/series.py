@@ -19,22 +19,12 @@ from dlbench.common import phrases
 from dlbench.common.run_fields import DECLARED
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study import parameters, wording
-from dlbench.study.runs import READING
 from dlbench.tables import cells
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
 MAX_SERIES, MAX_PANELS = 40, 24  # of a figure; a note counts further ones
-# What makes a condition, in the order of its name; fields that are not placed here come last.
-_PLACED = (
-    *("model", "dataset", "item_shape", "site", "device_model", "timing_source", "framework"),
-    *("framework_version", "mode", "strategy", "strategy_options", "launcher", "runtime"),
-    *("runtime_options", "environment", "nodes", "devices", "batch_per_device", "global_batch"),
-    *("precision", "xla", "compile", "deterministic", "recompute", "threads_per_device"),
-    *("power_limit_w", "copies_per_node", "optimizer", "weight_decay", "clip_norm"),
-    *("accumulate_steps", *READING, "learning_rate", "learning_rate_scaling"),
-    *("learning_rate_decay", "epochs", "steps", "seed"),
-)
-SETTINGS = (*_PLACED, *(n for n in DECLARED if DECLARED[n].is_axis and n not in _PLACED))
+# What makes a condition, in the order of its name.
+SETTINGS = wording.in_order({*wording.FACTS, *(n for n in DECLARED if DECLARED[n].is_axis)})
 # Settings that may change from point to point of a series.
 ALONG = {
     "devices": ("devices", "nodes", "launcher", "global_batch"),

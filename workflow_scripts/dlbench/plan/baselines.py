@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.baselines import rounds
 from dlbench.common import networks, own_code, plugins
 from dlbench.common.files import json_digest, sha256
+from dlbench.common.run_fields import ALWAYS, tagged
 from dlbench.machine import hardware
 from dlbench.plan import run_command
 from dlbench.plan.plan import Plan, environment_stamp
@@ -32,14 +34,7 @@ from dlbench.study.runs import Run
 from dlbench.trainer import engine
 
 FOLDER, TABLE = Path("results/baselines"), "results/tables/baselines.parquet"
-# The fields by which baselines differ.
-OF_BOTH = ("framework", "environment", "runtime", "runtime_options", "threads_per_device", "node")
-OF_EXCHANGE = (
-    *OF_BOTH,
-    *("strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
-)
-OF_DEVICE = (*OF_BOTH, "precision")
-READING = ("model", "dataset", "batch_per_device", "sequence_length")  # of a run that reads
+READING = (*tagged(ALWAYS), "sequence_length")  # of a run that reads
 # What a figure's BASELINES says: baselines are its only table, or are drawn beside others if there
 # are any.
 ALONE, BESIDE = "alone", "beside"
@@ -89,10 +84,10 @@ def _of_study(study: Study, skipped: Mapping[str, str]) -> dict[str, Baseline]:
     devices: dict[Any, list[Run]] = {}
     for run in sorted(done, key=lambda run: run.id):
         for name in networks.expand_hosts(run.node) if run.node else (None,):
-            key = _key(dataclasses.replace(run, node=name), OF_DEVICE)
+            key = _key(dataclasses.replace(run, node=name), rounds.OF_DEVICE)
             devices.setdefault(key, []).append(run)
         if exchanges_gradients(run):
-            exchanges.setdefault(_key(run, OF_EXCHANGE), []).append(run)
+            exchanges.setdefault(_key(run, rounds.OF_EXCHANGE), []).append(run)
     baselines = []
     for key, runs in exchanges.items():
         models = tuple(sorted({run.model for run in runs}))

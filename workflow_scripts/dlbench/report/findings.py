@@ -25,8 +25,9 @@ from dlbench.analysis import base_flags, explanations, judge, nodes
 from dlbench.analysis.comparisons import FIGURES
 from dlbench.analysis.comparisons import by_field as contrasts
 from dlbench.common import phrases
+from dlbench.common.run_fields import READS, tagged
 from dlbench.study import contradictions, goals, wording
-from dlbench.study.runs import CONDITION, READING
+from dlbench.study.runs import CONDITION
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.trainer.reading.inputs import INPUT_ONLY
@@ -49,11 +50,7 @@ PART_LABELS = {
     explanations.REST: "the remaining step",
 }
 # Fields in which a run with a model and one in mode input agree if they read alike.
-SAME_READING = (
-    *("site", "framework", "model", "dataset", "batch_per_device", "sequence_length", "augment"),
-    *("cache", *READING, "nodes", "node", "devices_per_node", "threads_per_device", "strategy"),
-    *("launcher", "runtime", "runtime_options", "environment", "copies_per_node"),
-)
+SAME_READING = ("site", *tagged(READS))
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
     fields = [name for name in CONDITION if name not in ("seed", *left_out)]
     values = [{name: row.get(name) for name in fields} for row in rows]
     for one in values:
-        one |= {name: "on" if one[name] else None for name in fields if name in wording.SWITCHES}
+        one |= {name: one[name] or None for name in fields if name in wording.SWITCHES}
     names = wording.short_labels(values)
     sites = [f"{row['site']}: " if row.get("site") else "" for row in rows]
     return [f"{site}{name}" for site, name in zip(sites, names, strict=True)]

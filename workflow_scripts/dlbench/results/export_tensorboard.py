@@ -35,24 +35,14 @@ from dlbench import Error
 from dlbench.log import event_fields, event_log
 from dlbench.records import run_record, step_times
 from dlbench.records.parse_run import RankLog
+from dlbench.study import wording
 from dlbench.study.runs import FIELDS, Run
 
 LOG = "train.jsonl"
 ID = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")  # of a run of ours: no path
 FILE = "events.out.tfevents.dlbench"  # always the same, so that a new export replaces it
 THROUGHPUT = "summary/images_per_second"
-HPARAMS = (
-    "model",
-    "dataset",
-    "batch_per_device",
-    "global_batch",
-    "precision",
-    "xla",
-    "compile",
-    "strategy",
-    "devices",
-    "repeat",
-)
+HPARAMS = (*wording.NAMED, *wording.SWITCHES, "global_batch", "devices", "repeat")
 QUEUE = 1000  # events between this thread and the writer's
 NOT_SCALARS = ("event", "epoch", "step", "t_s", "split", "gpu", "gpus")
 

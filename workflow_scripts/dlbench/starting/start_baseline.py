@@ -69,7 +69,7 @@ def failure(run: Run, options: argparse.Namespace, reason: str) -> dict[str, Any
     """What stands in the file of a baseline that failed: rows without values, and the reason."""
     conditions = {name: getattr(run, name) for name in rounds.CONDITIONS}
     exchanges = any(argument.startswith("--model=") for argument in options.command)
-    failed = MEASURES if exchanges else rounds.OF_DEVICE
+    failed = MEASURES if exchanges else rounds.MEASURES
     return {
         "conditions": conditions | {"site": options.site, "device_kind": options.device},
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -15,7 +15,6 @@ writes into {folder}.
 Runs inside images too, so it needs the standard library only.
 """
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -26,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import assignments, phrases, plugins
-from dlbench.common.run_fields import Learning, Reading
+from dlbench.common import assignments, phrases, plugins, run_fields
+from dlbench.common.run_fields import Computing, Learning, Reading
 from dlbench.machine import redaction
 from dlbench.study import log_patterns, parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
@@ -44,9 +43,7 @@ PLACEHOLDERS = {
 RESERVED = frozenset((*FIELDS, *PLACEHOLDERS, parameters.KEY))  # no names of parameters
 FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench
 # Fields of which a program of others has its own defaults.
-ITS_OWN = {field.name for kind in (Learning, Reading) for field in dataclasses.fields(kind)} | {
-    *("framework", "precision", "xla", "compile", "compile_mode", "deterministic", "recompute")
-}
+ITS_OWN = run_fields.group(Learning, Reading, Computing)
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 AUTO = "auto"  # kind of a log that importers recognise

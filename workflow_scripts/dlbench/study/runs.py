@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import files, run_fields
+from dlbench.common import files, phrases, run_fields
 from dlbench.common.run_fields import DECLARED, DEFAULTS, FIELDS, RunFields
 from dlbench.study import parameters, wording
 
@@ -27,9 +27,18 @@ READING = tuple(name for name, field in DECLARED.items() if field.part == run_fi
 PLUGIN_FOLDERS = {name: field.folder for name, field in DECLARED.items() if field.folder}
 # Fields in which repeats agree, also those of a later session.
 CONDITION = tuple(name for name, field in DECLARED.items() if field.of_condition)
+# Fields in which repeats differ. A seed is no condition, so runs of other seeds are repeats.
+REPEATED = (*(name for name in DECLARED if name not in CONDITION), "seed")
 # Fields in which a run and its counterpart on synthetic items must agree. They may differ in
 # length, in how real items are read, and in what changes numbers but not the work of a step.
 SAME_SPEED = tuple(name for name, field in DECLARED.items() if field.changes_speed)
+# Fields that the label of a run has, in addition to those that all labels have, if their values are
+# not the default ones.
+_LABELLED = wording.in_order(
+    {name for name, field in DECLARED.items() if field.is_mapping or field.switch}
+    | {"precision", "mode", "runtime", "copies_per_node", "trainer", "sentinel", "probe"}
+    | {parameters.FIELD}
+)
 FLAGS = "{flags}"  # in a command: the flags of the run that it trains
 _REALS = tuple(name for name, field in FIELDS.items() if field.type is float)
 
@@ -161,28 +170,16 @@ class Run(RunFields):
 
         `also`: further fields to name, as in `seed 2`.
         """
-        devices = f"{self.devices} device{'s' if self.devices > 1 else ''}"
-        extras = [
-            getattr(self, n)
-            for n in ("precision", "mode", "runtime")
-            if getattr(self, n) != DEFAULTS[n]
-        ]
-        extras += ["XLA"] if self.xla else []
-        extras += ["compiled"] if self.compile else []
-        texts = (self.strategy_options, self.runtime_options, self.launcher_options)
-        extras += [text for text in (*texts, self.variables, self.trainer_parameters) if text]
-        extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
-        extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
-        extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
-        extras += ["probe"] if self.probe else []
-        values = {"framework": self.framework, "environment": self.environment}
-        named = ((name, getattr(self, name)) for name in wording.fields_for_label(also, values))
-        extras += [f"{name} {value}" for name, value in named if value not in (None, "")]
+        values = {name: getattr(self, name) for name in FIELDS}
+        unusual = [name for name in _LABELLED if values[name] != DEFAULTS[name]]
+        further = (name for name in wording.fields_for_label(also, values) if name not in unusual)
+        settings = [wording.field(name, values[name]) for name in unusual]
+        settings += [f"{name} {values[name]}" for name in further if values[name] not in (None, "")]
         return ", ".join(
             [
                 f"{self.model} {self.dataset} batch {self.batch_per_device}",
-                f"{self.strategy} on {devices}",
-                *extras,
+                f"{self.strategy} on {phrases.counted(self.devices, 'device')}",
+                *settings,
                 f"repeat {self.repeat}",
             ]
         )

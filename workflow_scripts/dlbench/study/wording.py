@@ -7,6 +7,7 @@ Rates of sequences are given in tokens per second.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from dlbench.common import run_fields
 from dlbench.common.run_fields import DECLARED
 from dlbench.study import parameters
 from dlbench.trainer import engine
@@ -108,32 +109,45 @@ def _sizes(shape: Shape) -> list[int]:
     return [int(size) for size in sizes] if all(map(str.isdecimal, sizes)) else []
 
 
-# Templates for a fact of a run with its value; fields have theirs in their declarations.
+# Facts of a run: their place in a label and the template with their value; fields have theirs in
+# their declarations.
 FACTS = {
-    "item_shape": "items of {}",
-    "site": "{}",
-    "device_model": "{}",
-    "timing_source": "{}",
-    "framework_version": "version {}",
-    "devices": "{} devices",
-    "global_batch": "batch {} in all",
+    "item_shape": (20, "items of {}"),
+    "site": (21, "{}"),
+    "device_model": (22, "{}"),
+    "timing_source": (23, "{}"),
+    "framework_version": (31, "version {}"),
+    "devices": (61, "{} devices"),
+    "global_batch": (71, "batch {} in all"),
 }
 # Fields that are on or off, by the name of what they switch on.
 SWITCHES = {name: field.switch for name, field in DECLARED.items() if field.switch}
 LABELS = {name: field.label for name, field in DECLARED.items() if field.label}
-# Templates of fields and facts, in the order of a label; all others are `name value`.
-_FIRST = (
-    *("model", "dataset", "batch_per_device", "strategy", "strategy_options", "launcher"),
-    *("runtime", "runtime_options", "mode", "precision", "nodes", "devices_per_node"),
-    *("copies_per_node", "steps", "epochs", "optimizer", *SWITCHES, "sequence_length"),
-    *("item_shape", "site", "device_model", "timing_source", "framework"),
-)
-_KNOWN = FACTS | LABELS | {name: f"{word} {{}}" for name, word in SWITCHES.items()}
-TEMPLATES = {name: _KNOWN[name] for name in dict.fromkeys((*_FIRST, *FACTS, *LABELS))}
-ALWAYS = ("model", "dataset", "batch_per_device")
+ALWAYS = run_fields.tagged(run_fields.ALWAYS)
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Fields and facts in the order of a label.
+
+    >>> in_order(["nodes", "site", "model", "learning_rate", "devices"])
+    ('model', 'site', 'nodes', 'devices', 'learning_rate')
+    """
+    declared = list(DECLARED)
+
+    def place(name):
+        if name in FACTS:
+            return FACTS[name][0], 0
+        return run_fields.rank(name), declared.index(name)
+
+    return tuple(sorted(names, key=place))
+
+
+# Templates of fields and facts, in the order of a short label; all others are `name value`.
+_KNOWN = {name: template for name, (_, template) in FACTS.items()} | LABELS
+_KNOWN |= {name: f"{word} {{}}" for name, word in SWITCHES.items()}
+TEMPLATES = {name: _KNOWN[name] for name in dict.fromkeys((*ALWAYS, *in_order(_KNOWN)))}
 # Fields that a label has whenever combinations differ in them.
-NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")
-COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
+NAMED = (*ALWAYS, *in_order(run_fields.tagged(run_fields.VARIED)))
 
 
 def short_labels(values: Sequence[dict[str, Any]]) -> list[str]:
@@ -179,7 +193,7 @@ def field(name: str, value: Any) -> str:
     """A field with its value, as in `batch 32`; "" if the field has no value."""
     if value in (None, "") or (name, value) == ("launcher", "none"):
         return ""
-    return setting(name, value)
+    return condition(name, value)
 
 
 def setting(name: str, value: Any) -> str:
@@ -190,7 +204,7 @@ def setting(name: str, value: Any) -> str:
     """
     text = f"{value:g}" if isinstance(value, float) else str(value)
     label = TEMPLATES.get(name, f"{_plain(name)} {{}}").format(text)
-    return label.removesuffix("s") if name in COUNTED and text == "1" else label
+    return label.removesuffix("s") if label.startswith("1 ") else label
 
 
 def condition(field: str, value: Any) -> str:

@@ -388,7 +388,6 @@ RUN_TABLES = dict(zip(cells.OF_RUN, (STEPS, EVALS, SAMPLES), strict=True))
 
 APART = "apart"  # of a run that is in no mean
 LAST_EVALUATION = "on the validation data at the last evaluation"
-_FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 _LEARNING_RATE = ("learning_rate", "learning_rate_batch", "learning_rate_warmup_steps")
 _UPDATE = ("weight_decay", "clip_norm", "accumulate_steps")
 # In the order of earlier releases. A field of a run that none of these tables places comes behind
@@ -418,7 +417,7 @@ RUNS = with_run_fields(
             "which ranks had cores far from their GPUs",
         ),
         field("learning_gate", TEXT, note="reached, or by how much missed; none: no gate"),
-        *of_run(*_FLAGS),
+        *of_run("xla", "compile", "deterministic", "recompute", "augment"),
         *PROFILE,
         *of_run("nodes", "devices_per_node"),
         field("devices", pa.int32()),

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 
 from dlbench.analysis.frames import Tables
+from dlbench.baselines import rounds
 from dlbench.drawing import styles
 from dlbench.drawing.series import condition_label, differing_settings
+from dlbench.study import wording
 
 CATEGORY = "Scaling"
 BASELINES = "alone"
@@ -23,9 +25,8 @@ memory of one device. Measured by `snakemake baselines`.
 EMPTY_MESSAGE = "no all-reduce was measured: `uv run snakemake baselines` does it"
 MACHINE = ("site", "device_model", "hardware_sha256")
 # What makes a line, in the order of its name.
-LINE = (
-    *("framework", "framework_version", "environment", "strategy", "strategy_options"),
-    *("launcher", "runtime", "runtime_options", "nodes", "devices", "threads_per_device", "node"),
+LINE = wording.in_order(
+    {*rounds.OF_EXCHANGE, "framework_version", "devices"} - {"devices_per_node"}
 )
 # {setting: settings that imply it}: left out of a name that has those.
 IMPLIED = {
