@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from dlbench.analysis import explanations
-from dlbench.report import findings
+from dlbench.report import limit_sentences
 from dlbench.tables import table_columns
 from support.studies.made_studies import BLOCK, study
 
@@ -57,9 +57,10 @@ def test_what_another_program_cannot_leave_out_is_not_called_computation():
     parts, rows = explained(block=block, trainers={"theirs": theirs})
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
     assert times == {"input": 0.010, "rest": 0.051}
-    (finding,) = findings.step_findings(rows)
-    assert finding.headline.startswith("16.4 % of a step is waiting for input: lenet5 digits")
-    assert "the remaining step 83.6 %" in finding.text
+    (found,) = limit_sentences.of_steps(rows)
+    assert found.subject.startswith("lenet5 digits")
+    assert found.sentence == "16.4 % of a step is waiting for input."
+    assert [row[:2] for row in found.rows][1] == ("the remaining step", "0.84")
 
 
 def test_the_interval_of_a_part_is_that_of_a_difference_of_two_means():
@@ -75,8 +76,9 @@ def test_a_part_within_the_scatter_is_not_resolved():
     parts, rows = explained(STEP_S | {"one_device": 0.03503})
     assert not parts["waits"]["told_apart"]
     assert parts["waits"]["note"] == "its interval includes zero"
-    (finding,) = findings.step_findings(rows)
-    assert "Not distinguishable from zero: waiting for each step's loss" in finding.text
+    (found,) = limit_sentences.of_steps(rows)
+    notes = {label: note for label, *_, note in found.rows}
+    assert notes["waiting for each step's loss"] == "not resolved: its interval includes zero"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +94,9 @@ def test_parts_of_probes_in_doubt_are_not_resolved(change, note):
     parts, rows = explained(no_input=change)
     assert {name for name, row in parts.items() if not row["told_apart"]} == {"copies", "exchange"}
     assert parts["copies"]["note"] == parts["exchange"]["note"] == note
-    (finding,) = findings.step_findings(rows)
-    assert "copies" not in finding.headline
-    assert note in finding.text
+    (found,) = limit_sentences.of_steps(rows)
+    assert "copies" not in found.sentence
+    assert [row[-1] for row in found.rows].count(f"not resolved: {note}") == 2
 
 
 def test_one_repeat_gives_parts_without_intervals():
@@ -102,24 +104,25 @@ def test_one_repeat_gives_parts_without_intervals():
     assert parts["input"]["step_time_s"] == pytest.approx(0.010)
     assert {row["step_time_ci95_low"] for row in rows} == {None}
     assert {row["note"] for row in rows} == {"one run: no interval"}
-    (finding,) = findings.step_findings(rows)
-    assert (finding.evidence, finding.number) == ("open", "")
-    assert finding.headline.startswith("What a step is made of cannot be resolved")
+    (found,) = limit_sentences.of_steps(rows)
+    assert found.evidence == "open" and found.rows[0][2] == ""
+    assert found.sentence == "What a step is made of cannot be resolved."
 
 
-def test_the_finding_names_the_largest_part_beside_computation_and_all_resolved_parts():
-    _, rows = explained()
-    (finding,) = findings.step_findings(rows)
-    assert finding.headline == (
-        "16.4 % of a step is waiting for input: lenet5 digits batch 8, mirrored on 2 devices"
-    )
-    assert finding.text.startswith("Of 61 ms: computation 57.4 % (")
-    for part in ("copies to the device 8.2 % (", "gradients 13.1 % (", "each step's loss 1.64 % ("):
-        assert part in finding.text
-    assert finding.evidence == "shown"
-    assert "Not distinguishable" not in finding.text
+def test_the_largest_part_beside_computation_is_named_and_all_parts_have_their_shares():
+    parts, rows = explained()
+    (found,) = limit_sentences.of_steps(rows)
+    assert found.subject == "lenet5 digits batch 8, mirrored on 2 devices"
+    assert found.sentence == "16.4 % of a step is waiting for input."
+    assert (found.evidence, found.share_of) == ("shown", "share of a step")
+    shares = {label: (share, milliseconds) for label, share, _, milliseconds, _ in found.rows}
+    assert shares["computation"] == ("0.57", "35")
+    assert shares["exposed exchange of gradients"] == ("0.13", "8")
+    row = parts["computation"]
+    ends = [f"{row[f'step_time_ci95_{end}'] / 0.061:.2f}" for end in ("low", "high")]
+    assert found.rows[-1][2] == " to ".join(ends)
     fewer = [row | {"runs": 2} for row in rows]
-    assert findings.step_findings(fewer)[0].evidence == "indicated"
+    assert limit_sentences.of_steps(fewer)[0].evidence == "indicated"
 
 
 def read_and_trained(rows, **changes):
@@ -130,37 +133,34 @@ def read_and_trained(rows, **changes):
     return [own, own | {"run_id": "second", "images_per_second": 1100.0}, alone | changes]
 
 
-def test_the_finding_says_what_reading_alone_yields_where_that_was_measured():
+def test_it_is_said_what_reading_alone_yields_where_that_was_measured():
     _, rows = explained()
-    (finding,) = findings.step_findings(rows, read_and_trained(rows))
-    assert finding.text.endswith(
-        "Reading alone yields 1200 items/s, with the model it is 1050 items/s: the wait for input "
-        "is 16.4 % of a step."
-    )
+    (found,) = limit_sentences.of_steps(rows, read_and_trained(rows))
+    note = "1200 items/s; with the model 1050 items/s"
+    assert found.rows[-1] == ("reading alone", "", "", "", note)
 
 
 @pytest.mark.parametrize(
     "changes",
     [{"mode": "forward"}, {"prefetch": 4}, {"dataset": "other"}, {"images_per_second": None}],
 )
-def test_the_finding_says_nothing_of_reading_that_is_another_or_failed(changes):
+def test_nothing_is_said_of_reading_that_is_another_or_failed(changes):
     _, rows = explained()
-    (finding,) = findings.step_findings(rows, read_and_trained(rows, **changes))
-    assert "Reading alone" not in finding.text
+    (found,) = limit_sentences.of_steps(rows, read_and_trained(rows, **changes))
+    assert len(found.rows) == len(rows)
 
 
-def test_where_only_computation_is_resolved_the_finding_says_what_is_shown_of_it():
+def test_where_only_computation_is_resolved_it_is_said_how_much_that_takes():
     """That something takes no time is not shown; how much computation takes is."""
     _, rows = explained(dict.fromkeys(STEP_S, 0.04))
-    (finding,) = findings.step_findings(rows)
-    assert finding.headline.startswith("100 % of a step is computation, nothing else is resolved: ")
-    assert (finding.number, finding.evidence) == ("100 %", "shown")
-    assert finding.interval
+    (found,) = limit_sentences.of_steps(rows)
+    assert found.sentence == "100 % of a step is computation, and no other part is resolved."
+    assert found.evidence == "shown"
 
 
-def test_without_probes_that_ended_well_there_is_no_finding():
+def test_without_probes_that_ended_well_nothing_is_said():
     failed = {"status": "failed", "images_per_second": None}
     _, rows = explained(**dict.fromkeys(STEP_S, failed))
     assert {row.get("step_time_s") for row in rows} == {None}
     names = table_columns.EXPLANATIONS.names
-    assert findings.step_findings([{name: row.get(name) for name in names} for row in rows]) == []
+    assert limit_sentences.of_steps([{name: row.get(name) for name in names} for row in rows]) == []

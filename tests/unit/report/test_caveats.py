@@ -61,12 +61,12 @@ def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tm
     ]
     caveats = "\n".join(made(tmp_path, rows).caveats)
     assert f"Runs are of 2 fingerprints of hardware: {'a' * 12}, {'b' * 12}." in caveats
-    assert "Runs of environment train (bare) are of 2 fingerprints of software" in caveats
+    assert "2 runs: of environment train (bare), whose software changed between them." in caveats
     assert "train-b" not in caveats
     releases = "0.1.0+sha256.aa, 0.1.0+sha256.bb.changed"
     assert f"Runs are of 2 releases of dlbench: {releases}." in caveats
-    assert "1 run is of files that differ from their commit or release" in caveats
-    assert f"1 run is unlike the first repeat of their combination: {difference}." in caveats
+    assert "1 run: of files that differ from their commit or release" in caveats
+    assert f"1 run: unlike the first repeat of their combination ({difference})." in caveats
 
 
 def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
@@ -74,8 +74,8 @@ def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
     rows[1]["framework_version"] = "2.22.0"
     rows.append(made_tables.run(repeat=9, status="unstable", batch_per_device=8))
     caveats = "\n".join(made(tmp_path, rows).caveats)
-    assert "3 combinations are measured by a single run" in caveats
-    assert "1 run is unstable" in caveats
+    assert "3 combinations: measured by a single run" in caveats
+    assert "1 run: unstable" in caveats
     assert "Runs are of 2 versions: tensorflow 2.21.0, tensorflow 2.22.0." in caveats
     assert "point and base differ in framework_version" in caveats
 
@@ -88,16 +88,14 @@ def test_runs_that_other_processes_disturbed_are_no_part_of_those_that_stalled(t
     ]
     caveats = "\n".join(made(tmp_path, rows).caveats)
     assert (
-        "2 runs were disturbed (for example, other processes used 0.08 of 2 cores in one run). No "
-        "statement about speed that uses such a run is labelled shown."
+        "2 runs: disturbed; no statement about speed that uses them is labelled shown (other "
+        "processes used 0.08 of 2 cores)."
     ) in caveats
-    assert "1 more run is unstable: some steps stalled" in caveats
-    (caveat, *_) = made(tmp_path, rows[:1]).caveats[1:]
-    assert "1 run was disturbed (other processes used" in caveat
+    assert "1 run: unstable, and not disturbed; stalled steps" in caveats
     quota = [made_tables.run(repeat=i, quota_throttled_percent=p) for i, p in ((1, 4), (2, 35))]
     assert (
-        "A quota of CPU time stopped 1 run in up to 35 % of its periods: their rates are those of "
-        "the quota."
+        "1 run: stopped by a quota of CPU time in up to 35 % of its periods; their rates are those "
+        "of the quota."
     ) in made(tmp_path, quota).caveats
 
 
@@ -105,8 +103,8 @@ def test_a_report_says_which_runs_contradict_themselves_and_has_no_mean_of_them(
     reason = "images_per_second is 512, global_batch / step_time_mean_s is 64 / 1 s = 64"
     rows = [made_tables.run(repeat=1), made_tables.run(repeat=2, contradicts=reason)]
     report = made(tmp_path, rows)
-    words = "Numbers of 1 run contradict one another, so that nothing is compared with them"
-    assert f"{words}; {reason}." in report.caveats
+    words = "1 run: numbers contradict one another, so that nothing is compared with them"
+    assert f"{words} ({reason})." in report.caveats
     (rate,) = column(report, "images per second", of="results").values
     assert rate == pytest.approx(rows[0]["images_per_second"], rel=1e-3)
 
@@ -131,10 +129,7 @@ def test_versions_are_named_in_which_compared_environments_differ(tmp_path):
     recorded = [build_report.recorded_facts(tmp_path / "runs" / row["run_id"]) for row in rows]
     versions = build_report._versions(rows, recorded)
     (sentence,) = sentences.caveats([], [], [compared, compared], [], {}, versions)
-    assert sentence == (
-        "Environments that are compared differ in versions: train has tensorflow 2.18.1; "
-        "train-latest has tensorflow 2.21.0."
-    )
+    assert sentence == "Environments differ in tensorflow: train 2.18.1; train-latest 2.21.0."
     assert sentences.caveats([], [], [compared | {"field": "strategy"}], [], {}, versions) == []
 
 
@@ -151,8 +146,7 @@ def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_
     row = {"field": "framework", "base": "tensorflow", "framework": "jax", "base_flags": ""}
     cuda = {framework: {version} for framework, version in frameworks.items()}
     assert sentences.caveats([], [], [row], [], cuda)[-1] == (
-        "Frameworks that are compared have loaded different CUDA runtimes: jax 12.9, "
-        "tensorflow 12.5."
+        "Frameworks have loaded different CUDA runtimes: jax 12.9; tensorflow 12.5."
     )
     alike = {"jax": {"12.9"}, "tensorflow": {"12.9"}, "pytorch": {"13.0"}}
     assert not [w for w in sentences.caveats([], [], [row], [], alike) if "CUDA" in w]
@@ -167,9 +161,10 @@ def test_published_and_imported_rows_say_where_they_are_from(tmp_path):
     found = made(tmp_path, rows)
     assert "Measured on here" in found.lead and "Beside them: 3 imported runs and " in found.lead
     caveats = "\n".join(found.caveats)
-    assert "2 rows are not measured here but published (a paper, p. 3): references" in caveats
-    assert "3 runs are imported from logs of keras_csv (log.csv)" in caveats
-    assert "1 run is timed by the program itself, in a log of keras_csv." in caveats
+    published = "2 rows: published, not measured here; no finding rests on them (a paper, p. 3)."
+    assert published in caveats
+    assert "3 runs: imported from logs of keras_csv (log.csv)." in caveats
+    assert "1 run: timed by the program itself, in a log of keras_csv." in caveats
     assert set(column(found, "source").values) == {None, "a paper, p. 3", "log.csv"}
     assert column(found, "metric", "published").values
     assert all("published" not in finding.text for finding in found.findings)

@@ -60,7 +60,7 @@ def test_the_series_that_is_named_starts_at_one_device_of_the_same_kind_as_its_p
     points = [speedup(16, 0.95, 0.94, 0.96, base_devices=8), speedup(8, 0.8, 0.79, 0.81)]
     (finding,) = found(speedups=[*points, speedup(8, 1.4, 1.3, 1.5, base_mismatch="strategy")])
     assert finding.headline.startswith("8 GPUs keep 80 %")
-    assert "1 point is left out: point and base differ in strategy." in finding.text
+    assert "Left out: 1 point (point and base differ in strategy in 1)." in finding.text
     (finding,) = found(speedups=[speedup(2, 0.99, 0.98, 1.0, base_tokens_per_second=2560.0)])
     assert "1.98 times the base of 1 GPU (2560 tokens/s)" in finding.text  # of texts
 
@@ -69,18 +69,14 @@ def test_where_every_base_differs_no_number_is_given():
     (finding,) = found(speedups=[speedup(8, 1.4, 1.3, 1.5, base_mismatch="device_model")])
     assert (finding.number, finding.evidence, finding.kind) == ("", OPEN, "bad")
     assert finding.headline == "No speedup of this study isolates the effect of more devices"
-    assert finding.text == (
-        "In every speedup, point and base differ in device_model. The effect of more devices is "
-        "confounded with that difference."
-    )
+    assert finding.text == "Of 1 speedup, point and base differ in device_model in 1."
     flags = ("strategy", "neighbours", "neighbours")
     (finding,) = found(
         speedups=[speedup(2 * n, 1.4, 1.3, 1.5, base_mismatch=f) for n, f in enumerate(flags, 1)]
     )
     assert finding.text == (
-        "In 2 of 3 speedups, some runs of point and base were disturbed; "
-        "in 1, point and base differ in strategy. The effect of more devices is confounded with "
-        "these differences."
+        "Of 3 speedups, some runs of point and base were disturbed in 2; "
+        "point and base differ in strategy in 1."
     )
 
 
@@ -218,7 +214,7 @@ def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
     assert compared.ratio == pytest.approx(4)
 
 
-def test_of_several_contrasts_it_is_said_what_they_compare_and_why_one_is_named():
+def test_of_several_contrasts_it_is_said_why_one_is_named():
     runs = [
         row
         for model, rate in (("resnet50", 40.0), ("vgg16", 10.0))
@@ -227,14 +223,9 @@ def test_of_several_contrasts_it_is_said_what_they_compare_and_why_one_is_named(
     ]
     (finding,) = found(runs)
     assert (
-        "One of 2 comparisons of batch 256 with batch 16 that are alike in all else (1 slower, 1 "
-        "faster): the one with the best evidence, then the clearest difference."
+        "Of 2 comparisons of batch per device (1 slower, 1 faster) the one with the best "
+        "evidence, then the clearest difference."
     ) in finding.text
-    runs = [r for p in ("float32", "float16", "bfloat16") for r in repeats(1, precision=p)]
-    (finding,) = found(runs)
-    assert "One of 2 comparisons of runs that differ in precision alone (2 equivalent): " in (
-        finding.text
-    )
 
 
 def test_unasked_comparisons_are_corrected_for_one_another():
@@ -264,8 +255,8 @@ def test_gates_that_were_missed_are_counted():
         run(repeat=i, learning_gate="reached" if i < 3 else "missed: top1 0.2") for i in (1, 2, 3)
     ]
     (finding,) = found(runs)
-    assert finding.number == "1 of 3 runs"
-    assert finding.headline == "1 of 3 runs miss their learning gate"
+    assert (finding.number, finding.kind) == ("2 of 3 runs", "bad")
+    assert finding.headline == "2 of 3 runs with a learning gate reach it"
     assert "missed: top1 0.2" in finding.text
 
 
@@ -322,7 +313,7 @@ def of_nodes(*slow, site="here"):
 
 def test_a_slow_node_is_named_with_its_evidence():
     (found,) = findings.node_findings(of_nodes(2))
-    assert found.headline == "node n2 is slower than the others"
+    assert found.headline == "1 of 12 nodes slower than the others: n2"
     assert found.number.startswith("\u2212") and " to " in found.interval
     assert found.text.startswith(f"n2: {found.number} ({found.interval}) in 6 runs, p = ")
     assert "middle half of the 11 others" in found.text and "margin of 1 %" in found.text
@@ -341,7 +332,7 @@ def test_it_is_said_where_others_disturbed_all_runs_of_a_slow_node():
 
 def test_several_slow_nodes_are_one_finding_and_of_many_the_first_are_named():
     (found,) = findings.node_findings(of_nodes(2, 5))
-    assert found.headline.startswith("2 of 12 nodes are slower than the others: n")
+    assert found.headline.startswith("2 of 12 nodes slower than the others: n")
     many = [row | {"verdict": nodes.SLOWER} for row in of_nodes(2)]
     (found,) = findings.node_findings(many)
     assert found.headline.endswith(" and 7 more") and found.text.count("p = ") == 5

@@ -1,4 +1,4 @@
-"""site_reports: the report of a study is shown if it is the measured one, and can do no harm."""
+"""The website: the report of a study is shown if it is the measured one, and can do no harm."""
 
 import html
 import http.server
@@ -9,7 +9,7 @@ import pytest
 
 from dlbench.archive import bag
 from dlbench.history import add_campaign, sources
-from dlbench.report import build_site, site_reports
+from dlbench.report import build_site, site_data, site_pages
 from support.history import made_campaigns as made
 from support.results import chromium
 
@@ -72,7 +72,7 @@ def test_the_study_leads_to_the_report_which_is_the_text_of_a_sandbox(results, s
     assert html.unescape(text).removeprefix("<base href=about:srcdoc>") == REPORT
     (study,) = (path for name, path in pages.items() if name.startswith("study-"))
     assert f'href="{report_in(pages).name}"' in study.read_text()
-    with_policy = [path for path in pages.values() if site_reports.POLICY in path.read_text()]
+    with_policy = [path for path in pages.values() if site_pages.REPORT_POLICY in path.read_text()]
     assert with_policy == [report_in(pages)]
 
 
@@ -95,7 +95,7 @@ def test_a_results_folder_of_other_runs_shows_no_report(results, tmp_path):
     assert without_report(other, tmp_path / "site")
 
 
-@pytest.mark.parametrize("content", [b"x" * (site_reports.MAX_BYTES + 1), b"\xff\xfe<"])
+@pytest.mark.parametrize("content", [b"x" * (site_data.MAX_BYTES + 1), b"\xff\xfe<"])
 def test_a_report_that_is_too_large_or_no_text_is_named_and_left_out(results, content):
     (results / "report.html").write_bytes(content)
     pages, notes = site(results)

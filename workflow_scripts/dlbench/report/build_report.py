@@ -3,20 +3,31 @@
 - The summary: what was measured, on what, the findings (findings.py), what failed, what is stale.
 - Coverage, tables, figures, machine and software, method, caveats, how to reproduce it.
 
+A figure is a data URI, so that no file lies beside the page and no ids clash: its SVG without
+invisible parts, or, if that is large, a picture in COLOURS colours.
+
 The same tables, records and figures give the same report: it has no date of its making.
 report_html.py makes a file of it.
 """
 
+import ast
+import base64
 import contextlib
+import io
 import json
+import re
+import urllib.parse
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
+from dlbench import Error
 from dlbench.analysis import estimates
-from dlbench.common import phrases
+from dlbench.common import phrases, plugins
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.machine import binding
@@ -25,7 +36,6 @@ from dlbench.records import run_record
 from dlbench.report import (
     findings,
     limit_sentences,
-    report_figures,
     report_tables,
     sentences,
 )
@@ -36,6 +46,15 @@ from dlbench.tables import cells, parquet_files, table_columns
 from dlbench.tables.metrics import THROUGHPUT
 from dlbench.trainer import engine
 
+MAX_SVG_BYTES = 200_000
+COLOURS = 192  # of a picture: 4 % smaller than with 256, and hardly another one
+INVISIBLE = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
+PATH = re.compile(r'(?<= d=")[^"]*')
+DIGITS = re.compile(r"(\.\d\d)\d+")
+SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)pt"[^>]*?\sheight="([\d.]+)pt"')
+POINTS = 4 / 3  # pixels of a point
+# What need not be escaped in a data URI between double quotes.
+SAFE = " !$'()*+,-./:;<=>?@[]_|~{}"
 MAX_FINDINGS = 3
 MAX_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
@@ -48,6 +67,18 @@ FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver"
          "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
          "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
          "timing source", "source", "dlbench at commit")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its title and caption; width and height in pixels."""
+
+    name: str
+    title: str
+    caption: str
+    uri: str
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +129,7 @@ class Report:
     grouped_by: str
     tables: list[report_tables.DataTable]
     traces: list[tuple[str, str]]
-    figures: list[report_figures.Figure]
+    figures: list[Figure]
     machine: list[tuple[str, list[tuple[str, int]]]]
     method: list[tuple[str, str]]
     caveats: list[str]
@@ -174,7 +205,7 @@ def read(
         grouped_by=grouped_by,
         tables=report_tables.shown(tables, rows, folder),
         traces=_traces(runs, Path(runs_folder)),
-        figures=[report_figures.figure(name, Path(figures_folder)) for name in figures],
+        figures=[figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, recorded),
         method=sentences.method(findings.margin_of(rows["comparisons"])),
         caveats=sentences.caveats(
@@ -392,3 +423,51 @@ def _machine_facts(provenance):
         "operating system": software["os"],
         "kernel": software["kernel"],
     }
+
+
+def figure(name: str, folder: Path) -> Figure:
+    """The figure of a name, from the files that draw_figure.py made in a folder.
+
+    Raises:
+        UnknownName: no figure has that name.
+        FileNotFoundError: it was not drawn.
+        Error: its SVG does not say how large it is.
+    """
+    caption = plugins.constants("figures", name)["CAPTION"].strip()
+    docstring = ast.get_docstring(plugins.parse_file(plugins.path("figures", name))) or name
+    text = (folder / f"{name}.svg").read_text(encoding="utf-8")
+    size = SIZE.search(text)
+    if not size:
+        raise Error(f"{folder / name}.svg: expected an SVG with its size in points")
+    width, height = (round(POINTS * float(side)) for side in size.groups())
+    svg = _minified(text)
+    is_small = len(svg) <= MAX_SVG_BYTES
+    return Figure(
+        name=name,
+        title=docstring.splitlines()[0].rstrip("."),
+        caption=caption,
+        uri=_svg_uri(svg) if is_small else _picture_uri(folder / f"{name}.png"),
+        width=width,
+        height=height,
+    )
+
+
+def _minified(svg):
+    """The same picture: no comments, and paths in hundredths of a point."""
+    svg = PATH.sub(lambda path: DIGITS.sub(r"\1", path[0]), INVISIBLE.sub("", svg))
+    return re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg)).strip()
+
+
+def _svg_uri(svg):
+    if "'" not in svg:
+        svg = svg.replace('"', "'")
+    return "data:image/svg+xml," + urllib.parse.quote(svg, safe=SAFE)
+
+
+def _picture_uri(path):
+    """The picture in COLOURS colours, as WebP without loss: two thirds of its PNG, or less."""
+    webp = io.BytesIO()
+    with Image.open(path) as image:
+        reduced = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).convert("RGB")
+        reduced.save(webp, "WEBP", lossless=True, method=4)
+    return "data:image/webp;base64," + base64.b64encode(webp.getvalue()).decode()

@@ -13,8 +13,8 @@ from dlbench import Error
 from dlbench.common.files import atomic_write, read_json, write_json
 from dlbench.pages import formats, templates
 from dlbench.pages.page import Page
-from dlbench.report import site_data, site_pages, site_reports
-from dlbench.report.site_data import Site
+from dlbench.report import site_data, site_pages
+from dlbench.report.site_data import Report, Site
 
 TEMPLATE = "report/site/site.html.jinja"
 STYLES = ("pages/page.css", "pages/page_links.css", "pages/page_tables.css", "report/site/site.css")
@@ -47,7 +47,7 @@ def build(
             "makes one from the campaigns that a config names"
         )
     site = site_data.read(history, names_of_machines)
-    shown = site_reports.find(site, history, places_of_reports, site.notes.append)
+    shown = site_data.find_reports(site, history, places_of_reports, site.notes.append)
     written = []
     for name, text in _files(site, shown, archives):
         with atomic_write(output / name) as part:
@@ -73,7 +73,7 @@ def _earlier(output: Path) -> list[str]:
 
 
 def _files(
-    site: Site, shown: Mapping[str, site_reports.Report], archives: str | None
+    site: Site, shown: Mapping[str, Report], archives: str | None
 ) -> Iterator[tuple[str, str]]:
     """(name, text) of each file."""
     index = site_pages.index(site)
@@ -85,7 +85,7 @@ def _files(
         page = site_pages.study(name, sessions, site, archives, shown.get(name))
         yield _html(site_data.study_page(name), page)
     for report in shown.values():
-        yield _html(report.address, site_reports.page(report), policy=site_reports.POLICY)
+        yield _html(report.address, site_pages.report_page(report), policy=site_pages.REPORT_POLICY)
     for machine in site.machines:
         yield _html(machine.address, site_pages.machine(machine))
     for condition in site.conditions:

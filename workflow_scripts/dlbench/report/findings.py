@@ -3,8 +3,7 @@
 - A finding is a sentence that follows from a table, with its interval, its runs, and the table
   and figure that it is from.
 - Each topic has one: comparisons that the config asked for; scaling; what a batch size, a
-  strategy, a precision ... changes where all else is equal; slow nodes; learning gates. Conditions
-  with probes have one each, of what their step is made of, for limit_sentences.py.
+  strategy, a precision ... changes where all else is equal; slow nodes; learning gates.
 - `shown`: a test, or an interval over at least three undisturbed runs of each side, supports it.
   `indicated`: the interval is of fewer runs or of disturbed ones, or something else differs too, or
   the sides were measured apart. `open`: the data do not answer it. They are ranked in that order,
@@ -15,42 +14,28 @@
 """
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlbench.analysis import base_flags, explanations, judge, nodes
+from dlbench.analysis import base_flags, judge, nodes
 from dlbench.analysis.comparisons import FIGURES
 from dlbench.analysis.comparisons import by_field as contrasts
 from dlbench.common import phrases
-from dlbench.common.run_fields import READS, tagged
 from dlbench.study import contradictions, goals, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
-from dlbench.trainer.reading.inputs import INPUT_ONLY
 
 SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
 EVIDENCE = (SHOWN, INDICATED, OPEN)
 # Topics, in the order of findings that are equally well supported.
-COMPARISON, NODES, SCALING, STEP, CONTRAST, MISSED, REACHED = range(7)
+COMPARISON, NODES, SCALING, CONTRAST, MISSED, REACHED = range(6)
 MARGIN = 0.01  # of equivalence, where no comparison of the study says another
 MAX_NODES = 5  # that are named in the text; all are in the table
 MINUS, TIMES = "\u2212", "\u00d7"
 KINDS = {judge.FASTER: "good", judge.SLOWER: "bad", judge.EQUIVALENT: "same"}
-PART_LABELS = {
-    explanations.INPUT: "waiting for input",
-    explanations.COPIES: "waiting for copies to the device",
-    explanations.EXCHANGE: "exchanging gradients",
-    explanations.SHARING: "sharing the node with other devices",
-    explanations.WAITS: "waiting for each step's loss",
-    explanations.COMPUTATION: "computation",
-    explanations.REST: "the remaining step",
-}
-# Fields in which a run with a model and one in mode input agree if they read alike.
-SAME_READING = ("site", *tagged(READS))
 
 
 @dataclass(frozen=True)
@@ -142,8 +127,9 @@ def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
     return [f"{site}{name}" for site, name in zip(sites, names, strict=True)]
 
 
-def ratio_texts(value: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """(a ratio, its interval or ""): as differences, or as factors if any is large."""
+def ratio_texts(row: Row, name: str, ends_name: str) -> tuple[str, str]:
+    """(a ratio of a row, its interval or ""): as differences, or as factors if any is large."""
+    value, low, high = (row.get(n) for n in (name, f"{ends_name}_low", f"{ends_name}_high"))
     ends = () if low is None or high is None or math.isnan(low) else (low, high)
     if any(number >= 2 or number <= 0.5 for number in (value, *ends)):
         return f"{TIMES} {value:.3g}", " to ".join(f"{end:.3g}" for end in ends)
@@ -155,33 +141,10 @@ def _signed(number):
     return number.lstrip("+-") if float(number) == 0 else number.replace("-", MINUS)
 
 
-def _share_interval(low, high):
-    return "" if low is None or high is None else f"{100 * low:.3g} to {100 * high:.3g} %"
-
-
 def _runs_of_sides(a, b):
     if a == b == 1:
         return "one run each: no interval"
     return f"{a} and {b} runs" if a != b else f"{a} runs each"
-
-
-def unlike_bases(flagged: Sequence[str], of_all: str = "") -> str:
-    """In what points differ from their bases, with the number of points of each kind.
-
-    >>> unlike_bases(["seed", "seed", "model"], of_all="speedups")
-    'in 2 of 3 speedups, point and base differ in seed; in 1, point and base differ in model'
-
-    Args:
-        flagged: the `base_mismatch` of each point.
-        of_all: what the points are, which the first number then names with their count.
-    """
-    counts = sorted(Counter(flagged).items(), key=lambda item: (-item[1], item[0]))
-    clauses = [base_flags.clause(flags, "point and base") for flags, _ in counts]
-    if len(counts) == 1:
-        return clauses[0]
-    numbers = [f"in {count}" for _, count in counts]
-    numbers[0] += f" of {len(flagged)} {of_all}" if of_all else ""
-    return "; ".join(f"{n}, {clause}" for n, clause in zip(numbers, clauses, strict=True))
 
 
 # Two sides that differ in one field: comparisons of the config, and what else is alike.
@@ -210,27 +173,22 @@ def _contrast_findings(unplanned):
 
 def _of_sides(rows, topic, table, figure):
     """The finding on a field: the comparison with the best evidence, then the clearest one."""
-    judged = [row for row in rows if row.get("ratio")]
-    first = min(judged, key=_clearness)
-    name, verdict, evidence = first["field"], first["verdict"], _evidence_of(first)
+    judged = sorted((row for row in rows if row.get("ratio")), key=_clearness)
+    first = judged[0]
+    name, verdict = first["field"], first["verdict"]
     tested = verdict != judge.TOO_FEW_RUNS
     sides = [wording.condition(name, first[side]) for side in ("condition", "base")]
-    if tested and verdict != judge.UNDECIDED:
+    headline = f"{sides[0]} against {sides[1]}: {verdict}{'' if tested else ' for a verdict'}"
+    if verdict in KINDS:
         preposition = "to" if verdict == judge.EQUIVALENT else "than"
         headline = f"{sides[0]} is {verdict} {preposition} {sides[1]}"
-    else:
-        headline = f"{sides[0]} against {sides[1]}: {verdict}" + " for a verdict" * (not tested)
-    place = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
-    text = [f"{place}, {_runs_of_sides(first['n_a'], first['n_b'])}."]
+    text = [f"{row_names(judged, (name,))[0]}, {_runs_of_sides(first['n_a'], first['n_b'])}."]
     if len(rows) > 1:
-        what = f"runs that differ in {wording.field_name(name)} alone"
-        if len({(row["condition"], row["base"]) for row in rows}) == 1:
-            what = f"{sides[0]} with {sides[1]} that are alike in all else"
-        verdicts = Counter(row["verdict"] for row in rows)
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        verdicts = Counter(row["verdict"] for row in rows).items()
         text.append(
-            f"One of {len(rows)} comparisons of {what} ({counts}): the one with the best "
-            "evidence, then the clearest difference."
+            f"Of {len(rows)} comparisons of {wording.field_name(name)} "
+            f"({', '.join(f'{count} {verdict}' for verdict, count in verdicts)}) the one with the "
+            "best evidence, then the clearest difference."
         )
     if tested and topic == CONTRAST:
         family = phrases.counted(first["family"], "comparison")
@@ -238,13 +196,12 @@ def _of_sides(rows, topic, table, figure):
             f"Exploratory: not planned in the config; p values adjusted for {family} (Holm)."
         )
     # A ratio that no interval goes with is not what is read first.
-    ratios = (first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
-    number, interval = ratio_texts(*ratios) if tested else ("", "")
+    number, interval = ratio_texts(first, "ratio", "ci95") if tested else ("", "")
     return Finding(
         headline=headline,
         text=" ".join([*text, *_caveats(first)]),
         topic=topic,
-        evidence=evidence,
+        evidence=_evidence_of(first),
         number=number,
         interval=interval,
         kind=KINDS.get(verdict, "open"),
@@ -269,8 +226,7 @@ def _caveats(row):
     if flags := row.get("base_flags"):
         yield f"Flagged: {base_flags.clause(flags, 'the two sides', 'also differ in')}."
     if row.get("drift"):
-        ends = row.get("drift_ci95_low"), row.get("drift_ci95_high")
-        number, interval = ratio_texts(row["drift"], *ends)
+        number, interval = ratio_texts(row, "drift", "drift_ci95")
         interval = f" ({interval})" if interval else ""
         yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
     if base_flags.APART in (flags or ""):
@@ -305,19 +261,19 @@ def _scaling_findings(rows):
     """The efficiency of series with the largest ratio of devices; flagged points are left out."""
     ends = [row for row in rows if row.get("efficiency") and row["devices"] > row["base_devices"]]
     comparable = [row for row in ends if not row.get("base_mismatch")]
-    flagged = [row["base_mismatch"] for row in ends if row.get("base_mismatch")]
+    flagged = Counter(row["base_mismatch"] for row in ends if row.get("base_mismatch"))
+    left_out = "; ".join(
+        f"{base_flags.clause(flags, 'point and base')} in {count}"
+        for flags, count in sorted(flagged.items(), key=lambda item: (-item[1], item[0]))
+    )
     common: dict[str, Any] = {
         "topic": SCALING, "tables": ("speedups",), "figures": ("scaling",)
     }  # fmt: skip
     if not comparable:
         if flagged:
-            single = len(set(flagged)) == 1
-            why = unlike_bases(flagged, "speedups")
             yield Finding(
                 "No speedup of this study isolates the effect of more devices",
-                (f"In every speedup, {why}" if single else f"{why[0].upper()}{why[1:]}")
-                + ". The effect of more devices is confounded with "
-                + ("that difference." if single else "these differences."),
+                f"Of {phrases.counted(flagged.total(), 'speedup')}, {left_out}.",
                 evidence=OPEN,
                 kind="bad",
                 **common,
@@ -335,27 +291,25 @@ def _scaling_findings(rows):
     tokens = best.get("base_tokens_per_second")
     rate = f"{wording.number(tokens or best['base_images_per_second'])} "
     rate += "tokens/s" if tokens else "items/s"
-    text = (
+    text = [
         f"{names[0]}, {best['scaling']} scaling: {wording.number(best['speedup'])} times the base "
         f"of {_devices(best, 'base_devices')} ({rate}), "
         f"{_runs_of_sides(best['runs'], best['base_runs'])}."
-    )
+    ]
     if undecided:
-        text += " Undecided: it is not even shown that more devices are faster."
+        text.append("Undecided: it is not even shown that more devices are faster.")
     if len(last) > 1:
         share = f"{100 * last[-1]['efficiency']:.3g} %"
-        text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share}."
+        text.append(f"The best of {len(last)} series; the worst, {names[-1]}, keeps {share}.")
     if flagged:
-        are = "is" if len(flagged) == 1 else "are"
-        points = phrases.counted(len(flagged), "point")
-        text += f" {points} {are} left out: {unlike_bases(flagged)}."
+        text.append(f"Left out: {phrases.counted(flagged.total(), 'point')} ({left_out}).")
     number = f"{100 * best['efficiency']:.3g} %"
     yield Finding(
         f"{_devices(best)} keep {number} of linear scaling",
-        text,
+        " ".join(text),
         evidence=evidence,
         number=number,
-        interval=_share_interval(low, high),
+        interval="" if low is None else f"{100 * low:.3g} to {100 * high:.3g} %",
         kind="open" if evidence == OPEN else "same",
         **common,
     )
@@ -371,24 +325,18 @@ def _devices(row, name="devices"):
 def _gate_findings(runs):
     judged = [row for row in runs if row.get("learning_gate")]
     missed = [row for row in judged if row["learning_gate"] != goals.REACHED]
-    if not judged:
-        return
-    of_all = phrases.counted(len(judged), "run")
-    headline = f"All {len(judged)} runs with a learning gate reach it"
-    text = "Their throughput is of training that reaches the scores that the config requires."
-    if missed:
-        headline = f"{len(missed)} of {len(judged)} runs miss their learning gate"
-        text = f"{row_names(missed)[0]}: {missed[0]['learning_gate']}."
-    yield Finding(
-        headline,
-        text,
-        topic=MISSED if missed else REACHED,
-        evidence=SHOWN,
-        number=f"{len(missed or judged)} of {of_all}",
-        kind="bad" if missed else "good",
-        tables=("runs",),
-        figures=("loss", "accuracy"),
-    )
+    if judged:
+        reached = f"{len(judged) - len(missed)} of {phrases.counted(len(judged), 'run')}"
+        yield Finding(
+            f"{reached} with a learning gate reach it",
+            f"{row_names(missed)[0]}: {missed[0]['learning_gate']}." if missed else "",
+            topic=MISSED if missed else REACHED,
+            evidence=SHOWN,
+            number=reached,
+            kind="bad" if missed else "good",
+            tables=("runs",),
+            figures=("loss", "accuracy"),
+        )
 
 
 # Nodes that are slower than the others.
@@ -402,26 +350,23 @@ def node_findings(rows: Iterable[Row]) -> list[Finding]:
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in nodes.GROUP), []).append(row)
-    several_sites = len({row["site"] for group in groups.values() for row in group}) > 1
-    found = []
-    for group in groups.values():
-        slow = [row for row in group if row["verdict"] == nodes.SLOWER]
-        if slow:
-            slow.sort(key=lambda row: bool(row["disturbed"]))  # others may have slowed these
-            found.append(_of_nodes(group, slow, several_sites))
-    return found
+    several_sites = len({group[0]["site"] for group in groups.values()}) > 1
+    return [
+        _of_nodes(group, sorted(slow, key=lambda row: bool(row["disturbed"])), several_sites)
+        for group in groups.values()
+        if (slow := [row for row in group if row["verdict"] == nodes.SLOWER])
+    ]
 
 
 def _of_nodes(group, slow, several_sites):
+    """The finding on slow nodes; those that others did not disturb come first."""
     first = slow[0]
     names = ", ".join(row["node"] for row in slow[:MAX_NODES])
     names += f" and {len(slow) - MAX_NODES} more" if len(slow) > MAX_NODES else ""
-    headline = f"node {names} is slower than the others"
-    if len(slow) > 1:
-        headline = f"{len(slow)} of {len(group)} nodes are slower than the others: {names}"
-    number, interval = _node_ratio(first)
+    site = f"{first['site']}: " if several_sites else ""
+    number, interval = ratio_texts(first, "ratio", "ratio_ci95")
     return Finding(
-        headline=f"{first['site']}: {headline}" if several_sites else headline,
+        headline=f"{site}{len(slow)} of {len(group)} nodes slower than the others: {names}",
         text=f"{'; '.join(map(_node_text, slow[:MAX_NODES]))}. Compared in the same conditions and "
         "sessions with the middle half of the "
         f"{phrases.counted(len(group) - 1, 'other')}; p is the chance of such runs of a node that "
@@ -440,105 +385,6 @@ def _of_nodes(group, slow, several_sites):
 
 
 def _node_text(row):
-    number, interval = _node_ratio(row)
+    number, interval = ratio_texts(row, "ratio", "ratio_ci95")
     runs = phrases.counted(row["runs"], "run") + ", all disturbed" * bool(row["disturbed"])
     return f"{row['node']}: {number} ({interval}) in {runs}, p = {row['p_slower']:.2g}"
-
-
-def _node_ratio(row):
-    return ratio_texts(row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
-
-
-# What a step is made of.
-
-
-def step_findings(rows: Sequence[Row], runs: Sequence[Row] = ()) -> list[Finding]:
-    """The Findings of the rows of the table of explanations, one for each condition.
-
-    `runs`: rows of the table of runs, of which those of mode input say what reading alone yields.
-    """
-    conditions: dict[str, list[Row]] = {}
-    for row in rows:
-        conditions.setdefault(row["run_id"], []).append(row)
-    return [
-        _of_step(parts, runs)
-        for parts in conditions.values()
-        if any(row.get("share") for row in parts)
-    ]
-
-
-def _of_step(rows, runs):
-    resolved = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
-    whole = (explanations.COMPUTATION, explanations.REST)
-    others = [row for row in resolved if row["part"] not in whole]
-    first = next(iter(others or resolved), None)
-    headline, evidence = "What a step is made of cannot be resolved", OPEN
-    if first:
-        headline = f"{_percent(first)} of a step is {PART_LABELS[first['part']]}"
-        if first["part"] == explanations.REST:
-            headline = "What its parameters leave out costs nothing that is resolved"
-        elif not others:
-            headline += ", nothing else is resolved"
-        # Each part has as few probes as the fewest of them.
-        enough = min(row["runs"] for row in resolved) >= judge.MIN_RUNS
-        evidence = SHOWN if enough else INDICATED
-    return Finding(
-        headline=f"{headline}: {rows[0]['combination']}",
-        text=" ".join([*_parts_of_step(rows, resolved), *_compare_reading(rows, runs)]),
-        topic=STEP,
-        evidence=evidence,
-        number=_percent(first) if first else "",
-        interval=_interval_of_part(first) if first else "",
-        kind="same" if first else "open",
-        tables=("explanations", "runs"),
-        effect=first["share"] if others else 0.0,
-    )
-
-
-def _parts_of_step(rows, resolved):
-    if resolved:
-        step_s = next(row["step_time_s"] / row["share"] for row in rows if row.get("share"))
-        parts = (
-            f"{PART_LABELS[row['part']]} {_percent(row)} ({_interval_of_part(row)})"
-            for row in resolved
-        )
-        yield f"Of {1000 * step_s:.4g} ms: {', '.join(parts)}."
-    notes: dict[str, list[str]] = {}
-    for row in rows:
-        if not row["told_apart"]:
-            notes.setdefault(row["note"], []).append(PART_LABELS[row["part"]])
-    for note, parts in notes.items():
-        yield f"Not distinguishable from zero: {', '.join(parts)} ({note})."
-
-
-def _compare_reading(rows, runs):
-    """Compare the run with the same run in mode input, if the study has both."""
-    explained = next((run for run in runs if run["run_id"] == rows[0]["run_id"]), None)
-    waits = (row for row in rows if row["part"] == explanations.INPUT and row.get("share"))
-    waiting = next(waits, None)
-    if explained is None or waiting is None:
-        return
-    rates = []
-    for alone, names in ((True, SAME_READING), (False, CONDITION)):
-        measured = [
-            run["images_per_second"]
-            for run in runs
-            if run.get("images_per_second")
-            and (not alone or run["mode"] == INPUT_ONLY)
-            and all(run.get(name) == explained.get(name) for name in names)
-        ]
-        rates += [wording.number(statistics.fmean(measured))] if measured else []
-    if len(rates) == 2:
-        yield (
-            f"Reading alone yields {rates[0]} items/s, with the model it is {rates[1]} items/s: "
-            f"the wait for input is {_percent(waiting)} of a step."
-        )
-
-
-def _percent(row):
-    return f"{100 * row['share']:.3g} %"
-
-
-def _interval_of_part(row):
-    step_s = row["step_time_s"] / row["share"]
-    return _share_interval(*(row[f"step_time_ci95_{end}"] / step_s for end in ("low", "high")))

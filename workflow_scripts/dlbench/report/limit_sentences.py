@@ -2,12 +2,14 @@
 
 - With probes, the sentence names each resolved part (analysis/limits.py) with its loss, and the
   residual as "not resolved" if the interval of the residual is above zero. Without probes it
-  compares the loss with that to an all-reduce at the speed of the baselines.
+  sets an all-reduce at the speed of the baselines beside the loss.
 - A series without an interval has no sentence. One with neither probes nor baselines is counted.
 - The largest loss comes first. Conditions with probes at which no series ends come last, with the
-  sentence about their step (findings.py).
+  largest part of their step.
 """
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,16 +18,26 @@ from dlbench.analysis import base_flags, explanations, judge, limits, scaling_se
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.limits import AllReduce, Limit, Part
 from dlbench.common import phrases
+from dlbench.common.run_fields import READS, tagged
 from dlbench.report import findings
 from dlbench.report.findings import INDICATED, OPEN, SHOWN
 from dlbench.study import wording
+from dlbench.study.runs import CONDITION
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
+from dlbench.trainer.reading.inputs import INPUT_ONLY
 
-PART_LABELS = findings.PART_LABELS | {
+PART_LABELS = {
+    explanations.INPUT: "waiting for input",
+    explanations.COPIES: "waiting for copies to the device",
     explanations.EXCHANGE: "exposed exchange of gradients",
     explanations.SHARING: "devices that slow one another down",
+    explanations.WAITS: "waiting for each step's loss",
+    explanations.COMPUTATION: "computation",
+    explanations.REST: "the remaining step",
 }
+# Fields in which a run with a model and one in mode input agree if they read alike.
+SAME_READING = ("site", *tagged(READS))
 FEWER_ITEMS = "computing fewer items at once"
 MIN_NAMED = 0.005  # of the efficiency, that is named
 
@@ -36,17 +48,17 @@ class Sentence:
 
     Attributes:
         subject: the series or condition.
-        rows: texts (part, efficiency lost to it, 95 % interval, ms of a step, note).
-        details: further sentences; "" if there are rows instead.
+        rows: texts (part, share, 95 % interval, ms of a step, note).
+        share_of: what the shares are of.
     """
 
     subject: str
     sentence: str
     evidence: str
     rows: list[tuple[str, ...]]
-    details: str
     tables: tuple[str, ...]
     figures: tuple[str, ...]
+    share_of: str = "efficiency lost"
 
 
 class Sentences(NamedTuple):
@@ -80,8 +92,7 @@ def sentences(
         if limit.is_resolved and limit.parts:
             explained_ids |= {run["run_id"] for run in limit.point.runs}
     others = [row for row in explained if row["run_id"] not in explained_ids]
-    steps = findings.step_findings(others, own_runs)
-    return Sentences([*of_series, *map(_of_step, steps)], unexplained)
+    return Sentences([*of_series, *of_steps(others, own_runs)], unexplained)
 
 
 def _sentence(limit, subject, text):
@@ -92,14 +103,12 @@ def _sentence(limit, subject, text):
     disturbed = base_flags.is_disturbed(*runs[0], *runs[1])
     evidence = SHOWN if is_resolved and enough and not disturbed else INDICATED
     tables = ["speedups"] + ["explanations"] * bool(limit.parts)
-    tables += ["baselines"] * bool(limit.all_reduce)
     return Sentence(
         subject=subject,
         sentence=text,
         evidence=evidence if is_resolved or (limit.is_resolved and not limit.parts) else OPEN,
         rows=list(_rows(limit)) if limit.is_resolved else [],
-        details="",
-        tables=tuple(tables),
+        tables=(*tables, *["baselines"] * bool(limit.all_reduce)),
         figures=("scaling", *["inside_a_step"] * bool(limit.parts)),
     )
 
@@ -113,10 +122,7 @@ def _sentence_text(limit: Limit) -> str:
     start = f"{devices}: efficiency {_number(1 - limit.loss.value)} ({low} to {high}){relative_to}"
     if not limit.is_resolved:
         return f"{start}; no loss is shown."
-    expected = _expected(limit.all_reduce, limit.loss) if limit.all_reduce else ""
-    if not limit.parts:
-        return f"{start}; {expected}." if expected else ""
-    if not limit.agrees:
+    if limit.parts and not limit.agrees:
         resolved = _number(limit.resolved_loss)
         return f"{start}; its probes lose more ({resolved}), so the loss is not split into parts."
     named = [part for part in limit.resolved if part.loss.value >= MIN_NAMED]
@@ -125,49 +131,32 @@ def _sentence_text(limit: Limit) -> str:
         lost.append(f"{_number(limit.residual.value)} not resolved")
     if lost:
         return f"{start}; lost: {', '.join(lost)}."
-    start = f"{start}; the probes do not resolve what costs it"
-    return f"{start}; {expected}." if expected else f"{start}."
+    clauses = ["the probes do not resolve what costs it"] if limit.parts else []
+    attained = limit.all_reduce
+    if attained and attained.loss and attained.loss.value >= MIN_NAMED:
+        share, interval = _share(attained.loss)
+        clauses.append(
+            "an all-reduce that overlaps with nothing, at the "
+            f"{_speed(attained, attained.time.value)} GB/s of the baselines, would take "
+            f"{share} ({interval}) of the {_number(limit.loss.value)} lost"
+        )
+    return f"{start}; {'; '.join(clauses)}." if clauses else ""
 
 
 def _part_label(part: Part, limit: Limit) -> str:
     if part.name == explanations.COMPUTATION and limit.series.kind == "strong":
         return FEWER_ITEMS
-    label = PART_LABELS[part.name]
-    if part.shares_node:
-        return f"{label} and {PART_LABELS[explanations.SHARING]}"
-    return label
+    shared = f" and {PART_LABELS[explanations.SHARING]}" if part.shares_node else ""
+    return f"{PART_LABELS[part.name]}{shared}"
 
 
 def _resolved_label(part: Part, limit: Limit) -> str:
-    """The label of a resolved part; an all-reduce has its bandwidth in it."""
-    if part.name != explanations.EXCHANGE or part.shares_node or not limit.all_reduce:
+    """The label of a resolved part; an all-reduce has its bandwidth beside the attainable one."""
+    attained = limit.all_reduce
+    if part.name != explanations.EXCHANGE or part.shares_node or not attained:
         return _part_label(part, limit)
-    return f"exposed all-reduce {_bandwidth_note(part, limit.all_reduce)}"
-
-
-def _bandwidth_note(part: Part, attained: AllReduce) -> str:
-    """The bandwidth of an exposed all-reduce beside the attainable one."""
-    exposed, could = part.step_time, attained.time
-    speed, attainable = (_speed(attained.bus_bytes, time.value) for time in (exposed, could))
-    if exposed.high < could.low:
-        return f"(without overlap {_milliseconds(could.value)} ms at {attainable} GB/s attainable)"
-    if exposed.low <= could.high:
-        return f"at the {attainable} GB/s attainable"
-    return f"at {speed} of {attainable} GB/s attainable"
-
-
-def _expected(attained: AllReduce, loss: Estimate) -> str:
-    """A clause that compares a loss with that to an all-reduce at the baselines' speed, or ""."""
-    if attained.loss is None or attained.loss.value < MIN_NAMED:
-        return ""
-    speed = _speed(attained.bus_bytes, attained.time.value)
-    expected, lost = _number(attained.loss.value), _number(loss.value)
-    all_reduce = f"an all-reduce that overlaps with nothing, at the {speed} GB/s of the baselines,"
-    if attained.loss.low > loss.high:
-        return f"{all_reduce} would take {expected}, more than the {lost} lost"
-    if attained.loss.high < loss.low:
-        return f"{all_reduce} would take {expected} of the {lost} lost"
-    return f"{all_reduce} would take all of the {lost} lost ({expected})"
+    speeds = [_speed(attained, time.value) for time in (part.step_time, attained.time)]
+    return f"exposed all-reduce at {speeds[0]} of {speeds[1]} GB/s attainable"
 
 
 def _rows(limit):
@@ -175,17 +164,83 @@ def _rows(limit):
     yield "all", *_share(limit.loss), "", "1 less the efficiency"
     for part in limit.parts:
         note = f"not resolved: {part.note}" if part.note else _resolved_label(part, limit)
-        note = "" if note == _part_label(part, limit) else note
-        time = _milliseconds(part.step_time.value)
-        yield _part_label(part, limit), *_share(part.loss), time, note
+        label, time = _part_label(part, limit), _milliseconds(part.step_time.value)
+        yield label, *_share(part.loss), time, "" if note == label else note
     if limit.parts and limit.agrees:
         yield "not resolved", *_share(limit.residual), "", ""
     if limit.all_reduce:
         attained = limit.all_reduce
-        speed = _speed(attained.bus_bytes, attained.time.value)
+        speed = _speed(attained, attained.time.value)
         note = f"expected at {speed} GB/s if nothing overlaps; the interval is of rounds"
         share = _share(attained.loss) if attained.loss else ("", "")
         yield "all-reduce by the baselines", *share, _milliseconds(attained.time.value), note
+
+
+def of_steps(rows: Sequence[Row], runs: Sequence[Row] = ()) -> list[Sentence]:
+    """What the step of each condition is made of, by rows of the table of explanations.
+
+    `runs`: rows of the table of runs, of which those of mode input say what reading alone yields.
+    """
+    conditions: dict[str, list[Row]] = {}
+    for row in rows:
+        conditions.setdefault(row["run_id"], []).append(row)
+    return [
+        _of_step(parts, runs)
+        for parts in conditions.values()
+        if any(row.get("share") for row in parts)
+    ]
+
+
+def _of_step(rows, runs):
+    resolved = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
+    whole = (explanations.COMPUTATION, explanations.REST)
+    others = [row for row in resolved if row["part"] not in whole]
+    text, evidence = "What a step is made of cannot be resolved", OPEN
+    if resolved:
+        first = (others or resolved)[0]
+        text = f"{100 * first['share']:.3g} % of a step is {PART_LABELS[first['part']]}"
+        text += "" if others else ", and no other part is resolved"
+        # Each part has as few probes as the fewest of them.
+        enough = min(row["runs"] for row in resolved) >= judge.MIN_RUNS
+        evidence = SHOWN if enough else INDICATED
+    return Sentence(
+        subject=rows[0]["combination"],
+        sentence=f"{text}.",
+        evidence=evidence,
+        rows=[*map(_row_of_step, rows), *_reading_alone(rows, runs)],
+        tables=("explanations", "runs"),
+        figures=("inside_a_step",),
+        share_of="share of a step",
+    )
+
+
+def _row_of_step(row):
+    note = "" if row["told_apart"] else f"not resolved: {row['note']}"
+    if not row.get("share"):
+        return PART_LABELS[row["part"]], "", "", "", note
+    per_s = row["share"] / row["step_time_s"]
+    names = ("step_time_s", "step_time_ci95_low", "step_time_ci95_high")
+    share = Estimate(*(math.nan if row[n] is None else row[n] * per_s for n in names), row["runs"])
+    return PART_LABELS[row["part"]], *_share(share), _milliseconds(row["step_time_s"]), note
+
+
+def _reading_alone(rows, runs):
+    """A row with the mean rate of reading alone, if mode input was measured as well."""
+    for own in (run for run in runs if run["run_id"] == rows[0]["run_id"]):
+        modes = ((own["mode"], CONDITION), (INPUT_ONLY, SAME_READING))
+        with_model, alone = (
+            [
+                run["images_per_second"]
+                for run in runs
+                if run["mode"] == mode and run.get("images_per_second")
+                if all(run.get(name) == own.get(name) for name in names)
+            ]
+            for mode, names in modes
+        )
+        if with_model and alone:
+            rates = [wording.number(statistics.fmean(rates)) for rates in (alone, with_model)]
+            note = f"{rates[0]} items/s; with the model {rates[1]} items/s"
+            yield "reading alone", "", "", "", note
 
 
 def _share(estimate):
@@ -201,22 +256,10 @@ def _number(share: float) -> str:
     return text.replace("-", "\u2212")
 
 
-def _speed(size_bytes, seconds):
-    return f"{size_bytes / seconds / 1e9:.2g}"
+def _speed(attained: AllReduce, seconds: float) -> str:
+    """The bus bandwidth in GB/s of an all-reduce of so many seconds."""
+    return f"{attained.bus_bytes / seconds / 1e9:.2g}"
 
 
 def _milliseconds(seconds):
     return "" if seconds != seconds else f"{1000 * seconds:.3g}"
-
-
-def _of_step(finding):
-    headline, _, condition = finding.headline.partition(": ")
-    return Sentence(
-        subject=condition,
-        sentence=f"{headline}.",
-        evidence=finding.evidence,
-        rows=[],
-        details=finding.text,
-        tables=finding.tables,
-        figures=("inside_a_step",),
-    )

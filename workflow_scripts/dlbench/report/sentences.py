@@ -1,11 +1,12 @@
 """Sentences of the report: what was measured, on what, and what to beware of."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dlbench.analysis import base_flags
 from dlbench.common import phrases
-from dlbench.log import event_fields, event_log
+from dlbench.log import event_fields
 from dlbench.records import account, sessions
 from dlbench.report import report_tables
 from dlbench.results import run_rows
@@ -14,16 +15,17 @@ from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.trainer import engine
 
-MAX_NOTES = 8
+MAX_EXAMPLES = 8  # of notes and other details of one caveat
 MAX_PARTS = 3  # of the time of runs that are named
 THROTTLED_PERCENT = 5  # of the periods of a quota
 STATUS_LABELS = {"oom": "out of memory", "timeout": "over the time limit"}
-# What became of runs that did not complete, as in `2 ran out of memory`.
-ENDS = {
+# What the lead says of the runs with a status, after their number.
+COUNTED = {
+    "unstable": "of them unstable (steps stalled, or they were disturbed)",
+    "stale": "out of date (code, data or environment changed)",
     "failed": "failed",
-    "oom": "ran out of memory",
-    "timeout": "exceeded the time limit",
-    "skipped": "more was skipped",
+    **STATUS_LABELS,
+    "skipped": "skipped",
 }
 # Facts in which own runs may differ: (columns, what they are, digits that are shown).
 CONFOUNDING = (
@@ -37,69 +39,24 @@ CONFOUNDING = (
 
 
 def lead(runs: list[Row], coverage: list[Row]) -> str:
-    """The sentences that sum up the study: what is out of date, what completed, and where.
-
-    `runs`: rows of the table of runs, in which stale runs have the status of their records.
-    """
+    """The sentences that sum up the study: how many runs completed, and where."""
     if not coverage:
         return "This study has no runs."
     counts = Counter(row["status"] for row in coverage)
     of_config = len(coverage) - counts["excluded"] - counts["imported"]
-    recorded = {row["run_id"]: row["status"] for row in runs}
-    before = Counter(recorded.get(row["run_id"]) for row in coverage if row["status"] == "stale")
-    texts = [_out_of_date(before, of_config)] if before else []
-    if of_config > counts["stale"]:
-        current = of_config - counts["stale"] - counts["skipped"]
-        texts.append(_completed(counts, current, bool(before)))
-    elif not of_config:
-        texts.append("Everything was excluded.")
+    well = sum(counts[status] for status in event_fields.SUCCEEDED)
+    texts = [f"{counts[status]} {what}" for status, what in COUNTED.items() if counts[status]]
+    texts.insert(0, f"{well} of {phrases.counted(of_config, 'run')} completed")
+    sentences = [f"{', '.join(texts)}." if of_config else "Everything was excluded."]
     own_runs = list(filter(cells.is_own, runs))
     machines, sites = (_commonest(row.get(n) for row in own_runs) for n in ("device_model", "site"))
-    if any(counts[status] or before[status] for status in event_fields.SUCCEEDED):
+    if well and (sites or machines):
         where = [f"on {sites}"] * bool(sites) + [f"({machines})"] * bool(machines)
-        texts += [f"Measured {' '.join(where)}."] * bool(where)
+        sentences.append(f"Measured {' '.join(where)}.")
     published = sum(row.get("timing_source") == cells.PUBLISHED for row in runs)
     others = {"imported run": len(runs) - published - len(own_runs), "published point": published}
     beside = [phrases.counted(count, noun) for noun, count in others.items() if count]
-    return " ".join([*texts, *[f"Beside them: {' and '.join(beside)}."] * bool(beside)])
-
-
-def _out_of_date(before, of_config):
-    """How many runs are stale, and what they were before, as far as that is known."""
-    stale = before.total()
-    are, they = ("is", "it") if stale == 1 else ("are", "they")
-    known = [
-        f"{before[status]} {STATUS_LABELS.get(status, status)}"
-        for status in (*event_fields.SUCCEEDED, *event_log.FAILED, "skipped")
-        if before[status]
-    ]
-    if known:
-        known[0] = known[0].replace(" ", " was " if known[0].startswith("1 ") else " were ", 1)
-    then = f"; then {', '.join(known)}" if known else ""
-    return (
-        f"{_of_all(stale, of_config)} {are} out of date: code, data or environment changed after "
-        f"{they} ran{then}."
-    )
-
-
-def _completed(counts, current, beside_stale):
-    """How many of the runs that are not stale completed, and what became of the others."""
-    well = sum(counts[status] for status in event_fields.SUCCEEDED)
-    text = f"{_of_all(well, current)} completed"
-    if beside_stale:
-        text = f"Of the {phrases.counted(current, 'other run')}, {well} completed"
-    if counts["unstable"]:
-        text += f", {counts['unstable']} of them unstable (steps stalled, or they were disturbed)"
-    ends = [f"{counts[status]} {what}" for status, what in ENDS.items() if counts[status]]
-    if counts["skipped"] > 1:
-        ends[-1] = ends[-1].replace("was", "were")
-    return text + (f"; {', '.join(ends)}." if ends else ".")
-
-
-def _of_all(part_of, total):
-    if part_of == total > 0:
-        return f"All {total} runs" if total > 1 else "The one run"
-    return f"{part_of} of {total} runs"
+    return " ".join([*sentences, *[f"Beside them: {' and '.join(beside)}."] * bool(beside)])
 
 
 def facts(
@@ -112,8 +69,7 @@ def facts(
     """(term, text) of what was measured and on what, as far as it is known.
 
     Args:
-        runs, sentinels: rows of the runs table.
-        drift: rows of that of drift.
+        runs, sentinels, drift: rows of the tables of runs and of drift.
         conditions: of the runs, from report_tables.conditions.
         spent_s: seconds of each part of all runs together (dlbench/records/account.py).
     """
@@ -202,7 +158,7 @@ def caveats(
     cuda: Mapping[str, Collection[str]],
     versions: Mapping[str, Mapping[str, Collection[str]]] | None = None,
 ) -> list[str]:
-    """What limits the numbers of this study, one sentence each.
+    """What limits the numbers of this study: which rows, and what is to be known of them.
 
     Args:
         runs, speedups, comparisons, coverage: rows of the tables of these names.
@@ -212,169 +168,128 @@ def caveats(
     return [
         *_on_repeats(runs),
         *_on_sources(runs),
-        *_on_bases(speedups, comparisons),
-        *_on_frameworks(comparisons, cuda),
-        *_on_environments(comparisons, versions or {}),
+        *_on_bases(speedups, "speedup", "base_mismatch", "point and base"),
+        *_on_bases(comparisons, "comparison", "base_flags", "the two sides"),
+        *_on_software(comparisons, cuda, versions or {}),
         *_on_confounding(list(filter(cells.is_own, runs))),
         *_on_checks(runs, coverage),
     ]
 
 
+def _caveat(rows: Collection[Any], what: str, details: Iterable[str] = (), noun: str = "run"):
+    """One caveat on some rows, with the commonest details; none without rows."""
+    if rows:
+        found = [text for text, _ in Counter(details).most_common()]
+        more = [f"{len(found) - MAX_EXAMPLES} more"] * (len(found) > MAX_EXAMPLES)
+        shown = f" ({'; '.join(found[:MAX_EXAMPLES] + more)})" if found else ""
+        yield f"{phrases.counted(len(rows), noun)}: {what}{shown}."
+
+
 def _on_repeats(runs):
-    sizes = Counter(
-        sum(row["status"] in event_fields.SUCCEEDED for row in group)
+    groups = [
+        [row for row in group if row["status"] in event_fields.SUCCEEDED]
         for _, group in report_tables.conditions(runs)
-    )
-    if sizes[1]:
-        yield (
-            f"{_are(sizes[1], 'combination')} measured by a single run: their numbers have no "
-            "interval, and no verdict rests on them."
-        )
-    if sizes[2]:
-        yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
+    ]
+    for count, what in (
+        (1, "measured by a single run, so no interval, and no verdict rests on them"),
+        (2, "measured by two runs, so the intervals are wide"),
+    ):
+        yield from _caveat([g for g in groups if len(g) == count], what, noun="combination")
     disturbed = [row for row in runs if base_flags.is_disturbed(row)]
-    if disturbed:
-        single = len(disturbed) == 1
-        # Records are compared with their logs word for word, so the words in them stay.
-        example = disturbed[0]["disturbed"].replace("others ", "other processes ")
-        example = example if single else f"for example, {example} in one run"
-        yield (
-            f"{phrases.counted(len(disturbed), 'run')} {'was' if single else 'were'} disturbed "
-            f"({example}). No statement about speed that uses such a run is labelled shown."
-        )
+    # Records are compared with their logs word for word, so the words in them stay.
+    words = [row["disturbed"].replace("others ", "other processes ") for row in disturbed]
+    what = "disturbed; no statement about speed that uses them is labelled shown"
+    yield from _caveat(disturbed, what, words[:1])
     others = [row for row in runs if not base_flags.is_disturbed(row)]
     shares = [row.get("quota_throttled_percent") or 0 for row in others]
     if limited := [percent for percent in shares if percent > THROTTLED_PERCENT]:
-        yield (
-            f"A quota of CPU time stopped {phrases.counted(len(limited), 'run')} in up to "
-            f"{max(limited):.0f} % of its periods: their rates are those of the quota."
-        )
-    if stalled := sum(row["status"] == "unstable" for row in others):
-        more = any(row["status"] == "unstable" for row in disturbed)
-        yield (
-            f"{_are(stalled, 'more run' if more else 'run')} unstable: some steps stalled, so that "
-            "the mean step time is longer than a typical step."
-        )
+        what = f"stopped by a quota of CPU time in up to {max(limited):.0f} % of its periods"
+        yield from _caveat(limited, f"{what}; their rates are those of the quota")
+    what = "unstable, and not disturbed; stalled steps make the mean step time longer than usual"
+    yield from _caveat([row for row in others if row["status"] == "unstable"], what)
 
 
 def _on_sources(runs):
-    sources = {}
+    sources: dict[tuple[bool, str], list[Row]] = {}
     for row in runs:
         if row.get("timing_source") not in (None, cells.MEASURED):
-            key = row["timing_source"], cells.is_own(row)
-            sources.setdefault(key, []).append(row.get("source"))
-    for (timing, is_own), origins in sorted(sources.items()):
-        where = _commonest(origins, 2 if timing != cells.PUBLISHED else 8)
-        where = f" ({where})" if where else ""
+            sources.setdefault((cells.is_own(row), row["timing_source"]), []).append(row)
+    for (is_own, timing), rows in sorted(sources.items()):
+        what, noun = f"imported from logs of {timing}", "run"
         if is_own:
-            yield f"{_are(len(origins), 'run')} timed by the program itself, in a log of {timing}."
+            what = f"timed by the program itself, in a log of {timing}"
         elif timing == cells.PUBLISHED:
-            yield (
-                f"{_are(len(origins), 'row')} not measured here but published{where}: references, "
-                "on which no finding rests."
-            )
-        else:
-            yield f"{_are(len(origins), 'run')} imported from logs of {timing}{where}."
-    notes = [note for row in runs for note in (row.get("notes") or "").split("; ") if note]
-    commonest = Counter(phrases.merged([""] * len(notes), sorted(notes))).most_common()
-    for note, count in commonest[:MAX_NOTES]:
-        yield f"Note on {phrases.counted(count, 'run')}: {note}"
-    if len(commonest) > MAX_NOTES:
-        yield f"{len(commonest) - MAX_NOTES} further kinds of notes are in the table of runs."
+            noun, what = "row", "published, not measured here; no finding rests on them"
+        origins = [] if is_own else [row["source"] for row in rows if row.get("source")]
+        yield from _caveat(rows, what, origins, noun)
+    noted = [row for row in runs if row.get("notes")]
+    notes = sorted(note for row in noted for note in row["notes"].split("; ") if note)
+    yield from _caveat(noted, "with notes", phrases.merged([""] * len(notes), notes))
 
 
-def _on_bases(speedups, comparisons):
-    for rows, column, noun, sides, verb, end in (
-        (speedups, "base_mismatch", "speedup", "point and base", "differ in",
-         ": that is no measure of scaling alone"),
-        (comparisons, "base_flags", "comparison", "the two sides", "also differ in", ""),
-    ):  # fmt: skip
-        counts = Counter(row[column] for row in rows if row.get(column))
-        for names, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            differences = base_flags.clause(names, sides, verb)
-            yield f"In {phrases.counted(count, noun)} {differences}{end}."
+def _on_bases(rows, noun, column, sides):
+    flagged = [row[column] for row in rows if row.get(column)]
+    for flags, count in sorted(Counter(flagged).items(), key=lambda item: (-item[1], item[0])):
+        yield from _caveat([flags] * count, base_flags.clause(flags, sides), noun=noun)
 
 
-def _compared(comparisons, field, base=str) -> Iterable[str]:
-    """The values of a field that comparisons have on either side."""
+def _on_software(comparisons, cuda, versions):
+    """In what frameworks and environments differ that are compared."""
+    frameworks = _compared(comparisons, "framework")
+    designs = {name: design for name in frameworks if (design := engine.by_design(name))}
+    yield from _unlike("Frameworks differ by design (docs/frameworks.md)", designs)
+    loaded = {name: " and ".join(sorted(cuda[name])) for name in frameworks if name in cuda}
+    yield from _unlike("Frameworks have loaded different CUDA runtimes", loaded)
+    environments = [name for name in _compared(comparisons, "environment") if name in versions]
+    for package in dict.fromkeys(package for name in environments for package in versions[name]):
+        found = {name: sorted(versions[name].get(package, ())) for name in environments}
+        texts = {name: " and ".join(numbers) for name, numbers in found.items()}
+        yield from _unlike(f"Environments differ in {package}", texts)
+
+
+def _compared(comparisons, field) -> Iterable[str]:
+    """The values of a field on either side of comparisons; a base may have more in its name."""
     rows = [row for row in comparisons if row["field"] == field]
-    return sorted({name for row in rows for name in (base(row["base"]), row[field]) if name})
+    names = (name for row in rows for name in (row["base"], row[field]) if name)
+    return sorted({name.partition(" ")[0] for name in names})
 
 
-def _on_frameworks(comparisons, cuda):
-    compared = _compared(comparisons, "framework", lambda base: base.partition(" ")[0])
-    by_design = {name: design for name in compared if (design := engine.by_design(name))}
-    if len(by_design) > 1:
-        clauses = "; ".join(f"{name} {design}" for name, design in by_design.items())
-        yield f"Frameworks differ by design (docs/frameworks.md): {clauses}."
-    loaded = {name: sorted(cuda[name]) for name in compared if name in cuda}
-    if len({version for versions in loaded.values() for version in versions}) > 1:
-        clauses = ", ".join(f"{name} {' and '.join(found)}" for name, found in loaded.items())
-        yield f"Frameworks that are compared have loaded different CUDA runtimes: {clauses}."
-
-
-def _on_environments(comparisons, versions):
-    named = {
-        name: {package: " and ".join(sorted(found)) for package, found in versions[name].items()}
-        for name in _compared(comparisons, "environment")
-        if name in versions
-    }
-    packages = dict.fromkeys(package for found in named.values() for package in found)
-    differing = [p for p in packages if len({found.get(p, "") for found in named.values()}) > 1]
-    if differing:
-        clauses = "; ".join(
-            f"{name} has {', '.join(f'{p} {found[p]}' for p in differing if found.get(p))}"
-            for name, found in named.items()
-        )
-        yield f"Environments that are compared differ in versions: {clauses}."
+def _unlike(what: str, values: Mapping[str, str]) -> Iterator[str]:
+    if len(set(values.values())) > 1:
+        yield f"{what}: {'; '.join(f'{name} {text}' for name, text in values.items() if text)}."
 
 
 def _on_confounding(own_runs):
     for names, things, digits in CONFOUNDING:
         known = [row for row in own_runs if all(row.get(name) for name in names)]
-        values = sorted({" ".join(row[name] for name in names) for row in known})
+        values = Counter(" ".join(row[name] for name in names)[:digits] for row in known)
         if len(values) > 1:
-            shown = ", ".join(value[:digits] for value in values[:4])
-            more = f" and {len(values) - 4} more" if len(values) > 4 else ""
-            yield f"Runs are of {len(values)} {things}: {shown}{more}."
+            yield f"Runs are of {len(values)} {things}: {_commonest(values)}."
     software = {}
     for row in own_runs:
-        key = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
-        software.setdefault(key, set()).add(row.get("software_sha256"))
+        if row.get("software_sha256"):
+            key = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
+            software.setdefault(key, []).append(row["software_sha256"])
     for (environment, runtime, _), fingerprints in software.items():
-        if len(fingerprints - {None}) > 1:
-            yield (
-                f"Runs of environment {environment} ({runtime}) are of "
-                f"{len(fingerprints - {None})} fingerprints of software: it changed between them."
-            )
-    if dirty := [r for r in own_runs if r.get("git_dirty") or ".changed" in str(r.get("release"))]:
-        yield (
-            f"{_are(len(dirty), 'run')} of files that differ from their commit or release; the "
-            "digest of the code stands in each record."
-        )
+        if len(set(fingerprints)) > 1:
+            what = f"of environment {environment} ({runtime}), whose software changed between them"
+            yield from _caveat(fingerprints, what)
+    what = "of files that differ from their commit or release; each record has the code's digest"
+    yield from _caveat(
+        [r for r in own_runs if r.get("git_dirty") or ".changed" in str(r.get("release"))], what
+    )
 
 
 def _on_checks(runs, coverage):
     differs = [why for row in runs if (why := run_rows.disagreement(row.get("epochs_check")))]
-    if differs:
-        yield (
-            f"In {phrases.counted(len(differs), 'run')} the clock and the steps give different "
-            f"throughputs; {differs[0]}."
-        )
-    if opposed := [why for row in runs if (why := row.get(contradictions.REASON))]:
-        yield (
-            f"Numbers of {phrases.counted(len(opposed), 'run')} contradict one another, so that "
-            f"nothing is compared with them; {opposed[0]}."
-        )
-    unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
-    for difference, count in unlike.most_common(MAX_NOTES):
-        yield f"{_are(count, 'run')} unlike the first repeat of their combination: {difference}."
-    if stale := sum(row["status"] == "stale" for row in coverage):
-        yield f"{_are(stale, 'run')} stale: code, data or environment has changed since."
-
-
-def _are(count, noun):
-    return f"{phrases.counted(count, noun)} {'is' if count == 1 else 'are'}"
+    yield from _caveat(differs, "the clock and the steps give different throughputs", differs[:1])
+    opposed = [why for row in runs if (why := row.get(contradictions.REASON))]
+    what = "numbers contradict one another, so that nothing is compared with them"
+    yield from _caveat(opposed, what, opposed[:1])
+    unlike = [row["repeats_differ"] for row in runs if row.get("repeats_differ")]
+    yield from _caveat(unlike, "unlike the first repeat of their combination", unlike)
+    stale = [row for row in coverage if row["status"] == "stale"]
+    yield from _caveat(stale, "stale; code, data or environment has changed since")
 
 
 # Terms of the report's section on the method, and what they mean.

@@ -21,12 +21,12 @@ from dlbench.report.site_data import (
     Condition,
     Machine,
     Point,
+    Report,
     Series,
     Session,
     Site,
     study_page,
 )
-from dlbench.report.site_reports import Report
 from dlbench.study.wording import number
 from dlbench.tables.cells import Row
 
@@ -62,6 +62,20 @@ _READING = (
     "The level is the mean of the sessions since the last change. Ratios are of a machine to the "
     "first one, with 95 % intervals, of each condition alone. The colour says whether the interval "
     "lies wholly on the better or the worse side of 1."
+)
+
+# A report is a page of whoever wrote it, so it is never a file of the website, which could run
+# scripts under its address: it is the text of a frame in one of ours. The frame is a sandbox
+# without an origin, forms, windows or a way out; our policy, which it inherits, lets it load
+# nothing, and go nowhere. Its own script, which draws its tables, runs in there.
+REPORT_POLICY = Markup(
+    "default-src 'none'; img-src data:; form-action 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'"
+)
+# Links within a report lead to its own places, not to those of the page around it.
+_FRAME = Markup(
+    '<iframe class="report" title="Report" sandbox="allow-scripts" '
+    'srcdoc="&lt;base href=about:srcdoc&gt;{}"></iframe>'
 )
 
 # Cells: numbers with their origin, and links.
@@ -273,6 +287,18 @@ def _report_link(report):
         text = Markup('<p><a href="{}">Report</a> of session {}, {}</p>')
         link = text.format(report.address, session.name, day(session.started_at))
         yield Section("Report", (), drawings=(link,))
+
+
+def report_page(report: Report) -> Page:
+    """The page around a report."""
+    session = report.session
+    origin = f"archive {session.archive_sha256}" if session.archive_sha256 else session.source
+    lead = f"Of session {session.name}, {day(session.started_at)}, from {origin}."
+    said = ("Whoever measured it wrote this report; it is shown unchanged.",)
+    frame = _FRAME.format(report.html)
+    return Page(
+        f"Report: {session.study}", lead, (Section("As it was written", said, drawings=(frame,)),)
+    )
 
 
 def _sessions_of_study(sessions, machines, archives):

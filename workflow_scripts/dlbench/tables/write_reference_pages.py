@@ -84,56 +84,49 @@ def topic(program: Path) -> str:
 
 def map_page() -> str:
     """The map as Markdown."""
+    programs: dict[str, list[Path]] = {}
+    for path in sorted(PROGRAMS.glob("*.py")):
+        programs.setdefault(topic(path), []).append(path)
+    of_programs = [
+        ("" if index else room, f"[{path.name}]({path.name})", _first_sentence(path))
+        for room in sorted(programs)
+        for index, path in enumerate(programs[room])
+    ]
+    of_rooms = [
+        (floor, f"[{room}](dlbench/{room}/__init__.py)", *_room(LIBRARY / room))
+        for floor, rooms in reversed(list(enumerate(reversed(floors()))))
+        for room in sorted(rooms)
+    ]
     return "\n".join(
         [
             HEAD,
             PROGRAMS_HEAD,
-            _programs_table(),
+            *_grid(("Topic", "Program", "What it does"), of_programs),
             "",
             ROOMS_HEAD,
-            _rooms_table(),
+            *_grid(("Floor", "Room", "What it is for", "Its files"), of_rooms),
             "",
         ]
     )
 
 
-def _programs_table():
-    programs: dict[str, list[Path]] = {}
-    for path in sorted(PROGRAMS.glob("*.py")):
-        programs.setdefault(topic(path), []).append(path)
-    lines = ["| Topic | Program | What it does |", "| --- | --- | --- |"]
-    for room in sorted(programs):
-        for index, path in enumerate(programs[room]):
-            topic_cell = "" if index else room
-            lines.append(f"| {topic_cell} | [{path.name}]({path.name}) | {_first_sentence(path)} |")
-    return "\n".join(lines)
+def _grid(headings, rows):
+    """The lines of a table in Markdown; texts with bars are escaped before."""
+    for row in (headings, ["---"] * len(headings), *rows):
+        yield f"| {' | '.join(map(str, row))} |"
 
 
-def _rooms_table():
-    lines = ["| Floor | Room | What it is for | Its files |", "| --- | --- | --- | --- |"]
-    numbered = list(enumerate(reversed(floors())))
-    for number, rooms in reversed(numbered):
-        for room in sorted(rooms):
-            folder = LIBRARY / room
-            files = [path.stem for path in sorted(folder.glob("*.py"))]
-            names = [name for name in files if not name.startswith("_")]
-            names += [f"{path.name}/" for path in _folders(folder)]
-            purpose = _first_sentence(folder / "__init__.py")
-            lines.append(
-                f"| {number} | [{room}](dlbench/{room}/__init__.py) | {purpose} | "
-                f"{', '.join(names)} |"
-            )
-    return "\n".join(lines)
-
-
-def _folders(folder):
-    return sorted(path.parent for path in folder.glob("*/__init__.py"))
+def _room(folder):
+    """(what a room is for, the names of its files and folders)."""
+    names = [path.stem for path in sorted(folder.glob("*.py")) if path.name[0] != "_"]
+    names += [f"{path.parent.name}/" for path in sorted(folder.glob("*/__init__.py"))]
+    return _first_sentence(folder / "__init__.py"), ", ".join(names)
 
 
 def _first_sentence(path):
     docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
-    return re.split(r"(?<=\.)\s", paragraph)[0].rstrip(".").replace("|", "\\|")
+    return _cell(re.split(r"(?<=\.)\s", paragraph)[0].rstrip("."))
 
 
 TABLES = {
@@ -223,11 +216,9 @@ MEANINGS = {
     "strategy_options": "settings of the strategy",
     "n_a": "runs of the condition that completed (ok or unstable)",
     "n_b": "runs of the base that completed (ok or unstable)",
-    "ratio": "condition over base",
     "base_devices": "devices of the base",
     "base_nodes": "nodes of the base",
     "base_runs": "repeats of the base that completed (ok or unstable)",
-    "published.base": "the point that a relative number is relative to",
     "metric": "a number of the table runs, or one relative to another point",
     "published.unit": "of the value",
     "page": "page, slide or table of the source",
@@ -251,6 +242,13 @@ DEFAULTS_IN_WORDS = {
     "environment": "the framework's own",
     "launcher": "the strategy's own",
     "repeats": "the study's",
+}
+KINDS = {"boolean": "`true`, `false`", "string": "text", "integer": "whole number"}
+BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
 }
 CONFIG_HEAD = f"""# Config
 
@@ -355,20 +353,16 @@ def _section(title, text, keys, defaults):
 
 
 def _table(keys, defaults, of_axis=False):
-    lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
+    rows = []
     for name, part in keys.items():
         value = _value(part["items"] if of_axis and "items" in part else part)
-        default = _default(
-            "" if _parts(part) else defaults.get(name, ""), name in DEFAULTS_IN_WORDS
-        )
-        lines.append(f"| `{name}` | {value} | {default} | {_cell(part['description'])} |")
-    return "\n".join(lines)
-
-
-def _default(value, is_text):
-    if value == "" or is_text:
-        return value
-    return "none" if value is None else f"`{_cell(json.dumps(value).strip(chr(34)))}`"
+        default = "" if _parts(part) else defaults.get(name, "")
+        if default is None:
+            default = "none"
+        elif default != "" and name not in DEFAULTS_IN_WORDS:
+            default = f"`{_cell(json.dumps(default).strip(chr(34)))}`"
+        rows.append((f"`{name}`", value, default, _cell(part["description"])))
+    return "\n".join(_grid(("Key", "Value", "Default", "Meaning"), rows))
 
 
 def _parts(part):
@@ -410,38 +404,30 @@ def _kind(kind, part):
         return "list of mappings" if below.get("type") == "object" else f"list: {_value(below)}"
     if kind == "object":
         further = part.get("additionalProperties")
-        return f"mapping: {_value(further)}" if _plain(further) else "mapping"
+        is_plain = isinstance(further, dict) and further.get("type") != "object"
+        return f"mapping: {_value(further)}" if is_plain else "mapping"
     literal = re.fullmatch(r"\^(\w+)\$", part.get("pattern", ""))
     if kind == "string" and literal:
         return f"`{literal[1]}`"
-    phrases = {"boolean": "`true`, `false`", "string": "text", "integer": "whole number"}
-    phrases = [phrases.get(kind, kind)]
-    phrases += [f"at least {part['minimum']}"] if part.get("minimum") is not None else []
-    phrases += [f"above {part['exclusiveMinimum']}"] if "exclusiveMinimum" in part else []
-    phrases += [f"at most {part['maximum']}"] if "maximum" in part else []
-    phrases += [f"below {part['exclusiveMaximum']}"] if "exclusiveMaximum" in part else []
-    return ", ".join(phrases)
-
-
-def _plain(part):
-    return isinstance(part, dict) and part.get("type") != "object"
+    bounds = (f"{words} {part[key]}" for key, words in BOUNDS.items() if part.get(key) is not None)
+    return ", ".join([KINDS.get(kind, kind), *bounds])
 
 
 def tables_page() -> str:
     """Every column of every table as Markdown."""
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
-        columns = SCHEMAS[name]
-        settings: dict[str, list[str]] = {}
-        for column in columns:
-            if not column.name.endswith(_ENDS) and (base := _described_in(name, column)):
-                settings.setdefault(base, []).append(column.name)
-        lines = [f"## {name}", "", text]
-        for base, alike in settings.items():
-            lines += ["", f"As in `{base}`: {', '.join(f'`{name}`' for name in alike)}."]
-        apart = set(itertools.chain(*settings.values()))
-        if rows := [_row(name, column) for column in columns if _listed(column, apart)]:
-            lines += ["", "| Column | Kind | Unit | Meaning |", "| --- | --- | --- | --- |", *rows]
+        lines, rows = [f"## {name}", "", text], []
+        alike: dict[str, list[str]] = {}
+        for column in (one for one in SCHEMAS[name] if not one.name.endswith(_ENDS)):
+            if base := _described_in(name, column):
+                alike.setdefault(base, []).append(f"`{column.name}`")
+            else:
+                unit, said = _metadata(column, b"unit"), _cell(meaning(name, column))
+                rows.append((f"`{column.name}`", _type(column.type), unit, said))
+        for base, columns in alike.items():
+            lines += ["", f"As in `{base}`: {', '.join(columns)}."]
+        lines += ["", *_grid(("Column", "Kind", "Unit", "Meaning"), rows)] if rows else []
         sections.append("\n".join(lines) + "\n")
     sections.append("Next: [results.md](results.md), how to read them.\n")
     return "\n".join(sections)
@@ -459,15 +445,6 @@ def _described_in(table, column):
 
 def _has(schema, column):
     return column.name in schema.names and schema.field(column.name).equals(column, True)
-
-
-def _listed(column, settings):
-    return column.name not in settings and not column.name.endswith(_ENDS)
-
-
-def _row(table, column):
-    unit = _metadata(column, b"unit")
-    return f"| `{column.name}` | {_type(column.type)} | {unit} | {_cell(meaning(table, column))} |"
 
 
 def meaning(table: str, column: pa.Field) -> str:
