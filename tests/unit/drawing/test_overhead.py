@@ -114,7 +114,7 @@ def test_what_is_drawn_is_what_the_table_says(drawn):
         for level in ("ci95", "ci90"):
             ends = [100 * (row[f"{level}_{end}"] - 1) for end in ("low", "high")]
             assert ([pytest.approx(end) for end in ends], [y, y]) in lines(axes, level)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["udocker", "apptainer"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["apptainer", "udocker"]
     assert {"+0.2 %", "equivalent", "\u22122.0 %", "slower"} <= set(texts(axes))
     assert texts(axes).count("of 1\u2009234/s") == 2
     zone = axes.patches[0]
@@ -125,7 +125,7 @@ def test_what_is_drawn_is_what_the_table_says(drawn):
 def test_rows_of_two_sites_are_named_by_them(drawn):
     rows = [found(1, 0.003, "equivalent", site=site) for site in ("here", "there")]
     axes, _ = drawn(*rows)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["there", "here"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["here", "there"]
     others = [found(1, 0.003, "equivalent", site="there", model="vgg16")]
     first, _, second, _ = drawn(rows[0], *others)
     assert any("here" in word for word in texts(first))
@@ -168,7 +168,7 @@ def test_several_comparisons_are_said_to_be_corrected(drawn):
 def test_rows_are_named_by_what_tells_them_apart(drawn):
     rows = [found(1, 0.003, "equivalent", devices=n, batch_per_device=64) for n in (1, 2)]
     axes, _ = drawn(*rows)
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["2 CPU devices", "1 CPU device"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["1 CPU device", "2 CPU devices"]
     assert "apptainer relative to bare \u00b7 single, batch 64, float32" in texts(axes)
     options = found(1, 0.003, "equivalent", field="copies_per_node", condition="2", base="1")
     axes, _ = drawn(options | {"copies_per_node": 2, "runtime": "bare"})
@@ -233,7 +233,7 @@ def test_the_throughput_of_a_base_of_texts_is_in_tokens(drawn):
 def test_rows_of_several_lengths_of_sequences_are_named_by_them(drawn):
     rows = [found(1, 0.003, "equivalent", sequence_length=length) for length in (64, 128)]
     axes, _ = drawn(*rows)
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["128 tokens", "64 tokens"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["64 tokens", "128 tokens"]
     axes, _ = drawn(rows[0])
     assert any("batch 64, 64 tokens, float32" in word for word in texts(axes))
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,9 +95,7 @@ def _laid_out(groups):
 
 
 def _rows(axes, labels, names):
-    axes.set_ylim(-0.6, len(labels) - 0.4)
-    style_rows(axes)
-    axes.set_yticks([y for y, *_ in labels], names, fontsize=9)
+    style_rows(axes, names, fontsize=9)
     for label, (y, _, subheading) in zip(axes.get_yticklabels(), labels, strict=True):
         if subheading is not None:
             label.set_fontweight("bold")
@@ -113,8 +111,13 @@ def _rows(axes, labels, names):
             )
 
 
-def style_rows(axes: Axes) -> None:
-    """Style axes whose rows have names: no ticks and no line at the left, vertical grid lines."""
+def style_rows(axes: Axes, names: Sequence[str], room: float = 0.6, **looks: Any) -> None:
+    """Name the rows of axes from the top: no ticks and no line at the left, vertical grid lines.
+
+    `room`: above the first row, of the distance between two.
+    """
+    axes.set_ylim(-0.6, len(names) - 1 + room)
+    axes.set_yticks(range(len(names) - 1, -1, -1), names, **looks)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")

@@ -126,12 +126,24 @@ def text_colour(colour: str) -> str:
 
 @contextlib.contextmanager
 def figure(
-    columns: int, rows: int = 1, width: float = 5.0, height: float = 3.6, **options: Any
+    columns: int,
+    rows: int = 1,
+    width: float = 5.0,
+    height: float = 3.6,
+    heights: Sequence[float] = (),
+    **options: Any,
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """Yield (figure, axes array of shape (rows, columns)) in our style."""
+    """Yield (figure, axes array of shape (rows, columns)) in our style.
+
+    `heights`: inches of each row, where they differ.
+    """
+    total = height * rows
+    if heights:
+        rows, total = len(heights), sum(heights)
+        options["height_ratios"] = heights
     with mpl.rc_context(STYLE):
         drawn, axes = plt.subplots(
-            rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options
+            rows, columns, figsize=(width * columns, total), squeeze=False, **options
         )
         try:
             yield drawn, axes

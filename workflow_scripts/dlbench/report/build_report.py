@@ -135,6 +135,11 @@ class Report:
     caveats: list[str]
     made_from: list[tuple[str, str]]
 
+    @property
+    def largest_group(self) -> int:
+        """The runs of the largest of `groups`, of which there is one."""
+        return max(sum(counts.values()) for _, counts in self.groups)
+
 
 def read(
     tables_folder: str | Path,

@@ -38,6 +38,7 @@ SECTIONS = {
 }
 STATUS_LABELS = sentences.STATUS_LABELS | {"imported": "imported, beside them"}
 COLOURED = ("ok", "unstable", "stale", *FAILED)
+BADGES_OF_STATUS = {"skipped": "", "excluded": "", **dict.fromkeys(FAILED, "bad")}
 BADGES = {SHOWN: "good", INDICATED: "warn", OPEN: ""}
 
 
@@ -55,13 +56,12 @@ def html_page(report: Report) -> str:
         most_limits=MAX_LIMITS,
         most_values=MAX_VALUES,
         badge_of_evidence=BADGES,
-        badge_of_status=_badge_of_status,
+        badge_of_status=lambda status: BADGES_OF_STATUS.get(status, "warn"),
         colour=_colour,
         counted=phrases.counted,
         evidence_links=lambda finding: _evidence_links(finding, report),
         interval_text=_interval_text,
         items=_items,
-        largest_group=_largest_group,
         plain_table=report_tables.plain,
         prose=_prose,
         status_label=lambda status: STATUS_LABELS.get(status, status),
@@ -102,18 +102,8 @@ def _evidence_links(finding: Finding | Sentence, report: Report) -> list[tuple[s
     ]
 
 
-def _badge_of_status(status: str) -> str:
-    if status in ("skipped", "excluded"):
-        return ""
-    return "bad" if status in FAILED else "warn"
-
-
 def _colour(status: str) -> str:
     return status if status in COLOURED else "other"
-
-
-def _largest_group(groups: list[tuple[str, dict[str, int]]]) -> int:
-    return max(sum(counts.values()) for _, counts in groups)
 
 
 def _stripes(counts: dict[str, int], most: int | None) -> list[tuple[str, float, float]]:

@@ -329,19 +329,15 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
         if rate:
             best.setdefault(key, []).append((values, rate))
     keys = sorted(best, key=lambda key: (-runs[key], str(key)))
-    highest = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
-    return [(_with_mode(names[id(v)], v["mode"]), *_in_unit(v, rate)) for v, rate in highest]
-
-
-def _with_mode(name, mode):
-    """The name with a mode that is not training."""
-    return name if mode in ("train", None) or mode in name.split(", ") else f"{name}, {mode}"
-
-
-def _in_unit(values, rate):
-    """(a throughput in its unit, the name of the unit): tokens for texts."""
-    unit = wording.rate_unit([values.get("item_shape")])
-    return rate.times(unit.per_item), unit.plural
+    found = []
+    for key in keys:
+        values, rate = max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value))
+        name, mode = names[id(values)], values["mode"]
+        if mode not in ("train", None, *name.split(", ")):
+            name = f"{name}, {mode}"
+        unit = wording.rate_unit([values.get("item_shape")])  # tokens for texts
+        found.append((name, rate.times(unit.per_item), unit.plural))
+    return found
 
 
 def combination_names(values: Iterable[Row]) -> list[str]:
@@ -375,8 +371,9 @@ def _measured(groups):
     yield Column("failed or unstable runs", "text", list(map(_status_counts, groups)), "", note)
     for name in ("step_time_median_s", "step_time_p95_s", *SCORES):
         unit, note = _of_schema(name)
-        means = [_arithmetic(group, name) for group in well]
-        if any(value is not None for value in means):
+        known = [[r[name] for r in group if not cells.is_absent(r.get(name))] for group in well]
+        means = [six_digits(sum(values) / len(values)) if values else None for values in known]
+        if any(known):
             note = "; ".join(filter(None, (note, "arithmetic mean over runs")))
             unit = "" if unit == "1" else unit
             yield Column(column_label(name, unit), "number", means, unit, note)
@@ -405,11 +402,6 @@ def _ends(estimate):
 def _mean(rows, name):
     values = [row[name] for row in rows if row.get(name) and 0 < row[name] < math.inf]
     return estimates.mean(values) if values else None
-
-
-def _arithmetic(rows, name):
-    values = [row[name] for row in rows if not cells.is_absent(row.get(name))]
-    return six_digits(sum(values) / len(values)) if values else None
 
 
 def _status_counts(rows):
@@ -477,8 +469,6 @@ def _conditions(runs, metric):
         for row in runs
         if row["status"] in event_fields.SUCCEEDED and row.get(metric.column) is not None
     ]
-    settings, groups = [], []
-    for values, group in conditions(having):
-        settings.append(values)
-        groups.append([row[metric.column] for row in group])
-    return zip(combination_names(settings), groups, strict=True)
+    settings, groups = zip(*conditions(having), strict=True) if having else ((), ())
+    for name, group in zip(combination_names(settings), groups, strict=True):
+        yield name, [row[metric.column] for row in group]

@@ -10,11 +10,13 @@
 - Runs are read one after the other, so that memory does not grow with their logs.
 """
 
+import itertools
 import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from dlbench.analysis import (
     comparisons,
@@ -85,31 +87,28 @@ def collect(
     output = Path(output)
     recipes = stores.recipes(stores.adopted(study, as_converted=True))
     with run_tables.appender(output / "evals.parquet", table_columns.EVALS) as append_evals:
-        rows, coverage, parts = _own_runs(study, device_kind, recipes, results, append_evals)
-        for entry in study.imports:
-            imported = _imported_runs(results / "imports" / entry["name"], append_evals)
-            rows += imported
-            parts["metrics"] += _imported_metrics(results / "imports" / entry["name"])
-            coverage += _imported_coverage(imported, entry["name"])
-        for _, record in sentinels.finished(study, recipes, results):
-            row = run_rows.row(record, study, device_kind, results)
-            rows.append(row)
-            parts["metrics"] += run_rows.metrics(record)
-            if not row[APART]:
-                _append_own_evals(row, results, append_evals)
+        found = [
+            _own_runs(study, device_kind, recipes, results, append_evals),
+            *(_imported(results / "imports" / e["name"], append_evals) for e in study.imports),
+            _sentinels(study, device_kind, recipes, results, append_evals),
+        ]
+    rows, coverage, accounts, metrics = (
+        list(itertools.chain.from_iterable(parts)) for parts in zip(*found, strict=True)
+    )
     _report_stale_runs(coverage, len(study.without_probes))
     rows += map(contradictions.marked, published_beside_own.rows(study))
     rows = run_rows.with_shared(rows)
     # Rows whose numbers contradict one another are in the table of runs and in no other.
     consistent = [row for row in rows if not row.get(contradictions.REASON)]
-    named = measures.named(parts["metrics"])
-    measured = measures.attached(consistent, parts["metrics"])
+    named = measures.named(metrics)
+    measured = measures.attached(consistent, metrics)
     runs = [row for row in measured if not row.get(APART)]
     repeated = [row for row in measured if row.get("sentinel")]
     report_metrics(study, named, [*runs, *repeated])
     for name, content in (
         ("runs", rows),
-        *parts.items(),
+        ("accounts", accounts),
+        ("metrics", metrics),
         ("coverage", [*coverage, *excluded(study)]),
         ("comparisons", comparisons.rows(study, runs, repeated, named)),
         ("speedups", scaling_series.speedup_rows(study, runs, repeated)),
@@ -141,13 +140,21 @@ def report_metrics(study: Study, named: measures.Named, rows: Sequence[Row]) -> 
             print(f"metric {metric.name}: {value:g} in {row['run_id']}: no ratio", file=sys.stderr)
 
 
+class Found(NamedTuple):
+    """Rows of the tables of these names, of runs of one origin."""
+
+    runs: list[Row]
+    coverage: list[Row]
+    accounts: list[Row]
+    metrics: list[Row]
+
+
 def _own_runs(study, device_kind, recipes, results, append_evals):
-    """Rows of the tables of runs and of coverage, and {name: rows} of those with parts of runs.
+    """What is found of the study's own runs.
 
     Raises RecordError, Damaged: as in `collect`.
     """
-    rows, coverage = [], []
-    parts: dict[str, list[Row]] = {"accounts": [], "metrics": []}
+    found, stale = Found([], [], [], []), {}
     repeats, damaged = fingerprints.Repeats(), {}
     for run in sorted(study.runs, key=lambda run: run.id):
         folder = run_record.folder(run.id, results)
@@ -158,32 +165,45 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
             damaged[run.id] = str(error)
             continue
         row = run_rows.row(record, study, device_kind, results)
-        rows.append(row)
+        found.runs.append(row)
         if not run.probe:
             _append_own_evals(row, results, append_evals)
-            parts["accounts"] += _account_rows(
-                study.name, run.id, record["summary"].get("account_s", {})
-            )
-            parts["metrics"] += run_rows.metrics(record)
-        stale = judgement.outdated(run, record, False, recipes, study.images)
-        coverage.append(_coverage_row(study.labels[run.id], row, stale))
+            found.accounts.extend(_account_rows(study.name, record))
+            found.metrics.extend(run_rows.metrics(record))
+        stale[run.id] = judgement.outdated(run, record, False, recipes, study.images)
         if record["status"] in event_fields.SUCCEEDED:
             repeats.add(run, record["provenance"])
     if damaged:
         raise run_record.Damaged(damaged)
-    _report_differing_repeats(rows, coverage, repeats.differences())
-    planned = {run.id for run in study.without_probes}
-    return rows, [row for row in coverage if row["run_id"] in planned], parts
+    differences, planned = repeats.differences(), {run.id for run in study.without_probes}
+    rows = [
+        row | ({"repeats_differ": differs} if (differs := differences.get(row["run_id"])) else {})
+        for row in found.runs
+    ]
+    covered = [_coverage_row(study.labels[r["run_id"]], r, stale[r["run_id"]]) for r in rows]
+    covered = [row for row in covered if row["run_id"] in planned]
+    return found._replace(runs=rows, coverage=covered)
 
 
-def _account_rows(study, run_id, seconds_by_part):
+def _sentinels(study, device_kind, recipes, results, append_evals):
+    found = Found([], [], [], [])
+    for _, record in sentinels.finished(study, recipes, results):
+        row = run_rows.row(record, study, device_kind, results)
+        found.runs.append(row)
+        found.metrics.extend(run_rows.metrics(record))
+        if not row[APART]:
+            _append_own_evals(row, results, append_evals)
+    return found
+
+
+def _account_rows(study, record):
     """The rows of a run in the table of accounts."""
-    whole_s = math.fsum(seconds_by_part.values())
+    spent_s = record["summary"].get("account_s", {})
+    run, whole_s = {"study": study, "run_id": record["run_id"]}, math.fsum(spent_s.values())
     return [
-        {"study": study, "run_id": run_id, "part": part, "spent_s": spent_s}
-        | {"share": spent_s / whole_s}
-        for part, spent_s in seconds_by_part.items()
-        if spent_s > 0
+        run | {"part": part, "spent_s": part_s, "share": part_s / whole_s}
+        for part, part_s in spent_s.items()
+        if part_s > 0
     ]
 
 
@@ -194,38 +214,19 @@ def _append_own_evals(row, results, append_evals):
     append_evals(run_tables.eval_rows(row["run_id"], log))
 
 
-def _imported_runs(folder, append_evals):
-    """Rows of the runs table of an import, whose evaluations are appended."""
-    # An archive may have imports of an earlier version.
+def _imported(folder, append_evals):
+    """What is found of the runs of an import, as it may be of an earlier version."""
     runs = parquet_files.read(folder / "runs.parquet", table_columns.RUNS, earlier=True)
     evals = parquet_files.read(folder / "evals.parquet", table_columns.EVALS, earlier=True)
     append_evals(evals.to_pylist())
-    return list(map(contradictions.marked, runs.to_pylist()))
-
-
-def _imported_metrics(folder):
-    """Metrics of the runs of an import; those of earlier versions have no such table."""
-    path = folder / "metrics.parquet"
-    schema = table_columns.METRICS
-    return parquet_files.read(path, schema).to_pylist() if path.is_file() else []
-
-
-def _imported_coverage(rows, name):
-    """Rows of the table of coverage of what an import brought."""
-    return [
-        {
-            "run_id": row["run_id"],
-            "combination": _import_label(row),
-            "status": IMPORTED,
-            "reason": "; ".join(
-                filter(
-                    None,
-                    (f"import {name}: {row['status']}", row.get("message"), _conflict_text(row)),
-                )
-            ),
-        }
-        for row in rows
-    ]
+    rows, coverage, metrics = list(map(contradictions.marked, runs.to_pylist())), [], []
+    if (path := folder / "metrics.parquet").is_file():
+        metrics = parquet_files.read(path, table_columns.METRICS).to_pylist()
+    for row in rows:
+        reasons = f"import {folder.name}: {row['status']}", row.get("message"), _conflict_text(row)
+        covered = {"run_id": row["run_id"], "combination": _import_label(row), "status": IMPORTED}
+        coverage.append(covered | {"reason": "; ".join(filter(None, reasons))})
+    return Found(rows, coverage, [], metrics)
 
 
 def _import_label(row):
@@ -260,8 +261,11 @@ def _coverage_row(label, row, stale):
     """A run's row of the table of coverage; problems of a completed one are printed, too."""
     missed = row["learning_gate"] if row["learning_gate"] != goals.REACHED else None
     differs = run_rows.disagreement(row["epochs_check"]) or _conflict_text(row)
-    for message in filter(None, (missed, differs)):
-        print(f"{label}: {message}", file=sys.stderr)
+    unlike = row.get("repeats_differ")
+    unlike = f"unlike its first repeat: {unlike}" if unlike else None
+    problems = list(filter(None, (missed, differs, unlike)))
+    for problem in problems:
+        print(f"{label}: {problem}", file=sys.stderr)
     message = row["message"]
     if stale:
         message = f"{stale}; it was {': '.join(filter(None, (row['status'], message)))}"
@@ -269,7 +273,7 @@ def _coverage_row(label, row, stale):
         "run_id": row["run_id"],
         "combination": label,
         "status": STALE if stale else row["status"],
-        "reason": "; ".join(filter(None, (message, missed, differs))),
+        "reason": "; ".join(filter(None, (message, *problems))),
     }
 
 
@@ -277,16 +281,6 @@ def _conflict_text(row):
     """How the numbers of a row contradict one another, as text; "" where they agree."""
     reason = row.get(contradictions.REASON)
     return f"its numbers contradict one another: {reason}" if reason else ""
-
-
-def _report_differing_repeats(rows, coverage, differences):
-    for row, covered in zip(rows, coverage, strict=True):
-        difference = differences.get(row["run_id"])
-        if difference:
-            row["repeats_differ"] = difference
-            reason = f"unlike its first repeat: {difference}"
-            print(f"{covered['combination']}: {reason}", file=sys.stderr)
-            covered["reason"] = "; ".join(filter(None, (covered["reason"], reason)))
 
 
 def _report_stale_runs(coverage, runs):

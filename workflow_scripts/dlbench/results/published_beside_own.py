@@ -12,9 +12,6 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-from scipy import special
-
 from dlbench.analysis import base_flags, estimates
 from dlbench.analysis.published_numbers import ABOUT, ALLOWED, OF_RUNS, RELATIVE, read
 from dlbench.log.event_fields import SUCCEEDED
@@ -152,18 +149,25 @@ def _related(metric, ratio, devices):
 
 def _own(point, number, base, runs, match):
     """Columns with the same number from our own runs, or with why there is none."""
-    sides = [_matching(p, runs, match) for p in (point, base) if p]
     metric = number.metric
     column = metric if base is None else _compared(point)
-    is_valid = _is_score if column in SCORES else _is_positive
-    values = [[row[column] for row in side if is_valid(row.get(column))] for side in sides]
+    is_score = column in SCORES
+    sides = []
+    for side in (point, *[base] * (base is not None)):
+        required = {name: side.settings[name] for name in match if name in side.settings}
+        sides.append([r for r in runs if all(r.get(name) == v for name, v in required.items())])
+    values = [[r[column] for r in side if _is_usable(r.get(column), is_score)] for side in sides]
     if not all(values):
         return {}
     mixed = next((names for names in map(_mixed, sides) if names), None)
     if mixed:
         return {"own_note": f"several combinations match: they differ in {', '.join(mixed)}"}
-    if base is None:
-        estimate = (_mean_score if column in SCORES else estimates.mean)(values[0])
+    if base is None and is_score:
+        estimate = estimates.arithmetic_mean(values[0])
+        ends = (min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
+        estimate = estimates.Estimate(estimate.value, *ends, estimate.runs)
+    elif base is None:
+        estimate = estimates.mean(values[0])
     else:
         if sides[0][0]["run_id"] == sides[1][0]["run_id"]:
             return {"own_note": "the same runs match the point and its base"}
@@ -171,41 +175,18 @@ def _own(point, number, base, runs, match):
         ratio = estimates.ratio(*(values[::-1] if column == "duration_s" else values))
         value, *ends = (_related(metric, r, devices) for r in (ratio.value, ratio.low, ratio.high))
         estimate = estimates.Estimate(value, min(ends), max(ends), ratio.runs)
-    row = {
-        "own": estimate.value,
-        "own_ci95_low": None if math.isnan(estimate.low) else estimate.low,
-        "own_ci95_high": None if math.isnan(estimate.high) else estimate.high,
-        "own_runs": estimate.runs,
-        "own_differs": ", ".join(_differing(point, sides[0])),
-    }
+    differs = ", ".join(_differing(point, sides[0]))
+    row = estimate.columns("own") | {"own_runs": estimate.runs, "own_differs": differs}
     if number.value and metric != "difference_percent":
         row["own_over_published"] = estimate.value / number.value
     return row
 
 
-def _matching(point, runs, match):
-    required = {name: point.settings[name] for name in match if name in point.settings}
-    return [row for row in runs if all(row.get(name) == v for name, v in required.items())]
-
-
-def _is_positive(value):
-    return not cells.is_absent(value) and 0 < value < math.inf
-
-
-def _is_score(value):
-    return not cells.is_absent(value) and 0 <= value <= 1
-
-
-def _mean_score(values):
-    """Arithmetic mean with Student's t interval, which ends at 0 and 1."""
-    count, centre = len(values), float(np.mean(values))
-    if count < 2:
-        return estimates.Estimate(centre, math.nan, math.nan, count)
-    error = np.std(values, ddof=1) / np.sqrt(count)
-    half = special.stdtrit(count - 1, 0.5 + estimates.CONFIDENCE / 2) * error
-    return estimates.Estimate(
-        centre, float(max(0, centre - half)), float(min(1, centre + half)), count
-    )
+def _is_usable(value, is_score):
+    """Whether a number enters a mean: a share, or else a positive number."""
+    if cells.is_absent(value):
+        return False
+    return 0 <= value <= 1 if is_score else 0 < value < math.inf
 
 
 def _mixed(runs):

@@ -137,9 +137,7 @@ def _is_batch_found(run, study):
 
 def _gate(must_reach, record):
     """What the learning gate says of a run; None of one that was skipped, so could miss nothing."""
-    if record["status"] == "skipped":
-        return None
-    return goals.gate(must_reach, record["summary"])
+    return None if record["status"] == "skipped" else goals.gate(must_reach, record["summary"])
 
 
 def _apart(run, row, sentinels_are_repeats):
@@ -173,17 +171,14 @@ def shape_text(shape: Sequence[int] | None) -> str | None:
 
 def energies_per_image_j(run: Run, summary: dict[str, Any]) -> dict[str, float | None]:
     """Joules an item, by column; None if energy is not known, or only since a resumption."""
-    steps = 0 if summary.get("resumes") else _steps(summary)
+    steps = (summary.get("burn_in_steps") or 0) + (summary.get("steps_measured") or 0)
+    steps = 0 if summary.get("resumes") else steps
     items = steps * run.global_batch * run.copies_per_node
     energies_j = {prefix: summary.get(f"{prefix}energy_j") for prefix in energies.SUBJECTS}
     return {
         f"{prefix}energy_per_image_j": energy_j / items if items and energy_j is not None else None
         for prefix, energy_j in energies_j.items()
     }
-
-
-def _steps(summary):
-    return (summary.get("burn_in_steps") or 0) + (summary.get("steps_measured") or 0)
 
 
 def _bits_per_byte(run, record, results):

@@ -731,20 +731,14 @@ SETTINGS = (
     *("site", "timing_source", "framework_version", "device_kind", "device_model", "item_shape"),
     *("devices", "global_batch", *CONDITION),
 )
-STUDY_TABLES = {
-    "runs": RUNS,
-    "evals": EVALS,
-    "accounts": ACCOUNTS,
-    "metrics": METRICS,
-    "coverage": COVERAGE,
-    "comparisons": COMPARISONS,
-    "speedups": SPEEDUPS,
-    "published": PUBLISHED,
-    "drift": DRIFT,
-    "nodes": NODES,
-    "explanations": EXPLANATIONS,
-    "tries": TRIES,
-}
+STUDY_TABLES = dict(
+    zip(
+        cells.OF_STUDY,
+        (RUNS, EVALS, ACCOUNTS, METRICS, COVERAGE, COMPARISONS, SPEEDUPS, PUBLISHED, DRIFT, NODES,
+         EXPLANATIONS, TRIES),
+        strict=True,
+    )
+)  # fmt: skip
 
 
 def with_settings(table: pa.Table, runs: pa.Table) -> pa.Table:
@@ -817,4 +811,4 @@ BASELINES = pa.schema(
         field("hardware_sha256", TEXT, note="as of runs on this machine"),
     ]
 )
-MACHINE_TABLES = {"baselines": BASELINES}
+MACHINE_TABLES = dict(zip(cells.OF_MACHINES, (BASELINES,), strict=True))

@@ -40,13 +40,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     names = [line for _, rows in panels for row in rows for line in row.name.split("\n")]
     width = AXES_INCHES + 1.3 + row_charts.CHARACTER_INCHES * max(map(len, names))
     heights = [FRAME_INCHES + row_charts.ROW_INCHES * len(rows) for _, rows in panels]
-    with styles.figure(
-        1,
-        len(panels),
-        width=width,
-        height=sum(heights) / len(heights),
-        gridspec_kw={"height_ratios": heights},
-    ) as (drawn, axes):
+    with styles.figure(1, width=width, heights=heights) as (drawn, axes):
         for axis, (metric, rows) in zip(axes.flat, panels, strict=True):
             _panel(axis, metric, rows)
         left_out = len(named.metrics) - len(panels)
@@ -88,9 +82,7 @@ def _panel(axes, metric, rows):
         ends += [estimate.value, *row.finished["value"]]
         row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
         row_charts.annotate_row(axes, row, f"{_number(estimate.value)} ({len(values)})")
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-    row_charts.style_rows(axes)
-    axes.set_yticks([row.y for row in rows], [row.name for row in rows], fontsize=9)
+    row_charts.style_rows(axes, [row.name for row in rows], fontsize=9)
     _scale(axes, ends, metric.unit)
     how = "arithmetic" if any(value <= 0 for value in every) else "geometric"
     notes = (BETTER.get(metric.direction, ""), f"{how} mean, 95 % interval, (runs)")

@@ -83,13 +83,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels]
     names = [_name(row, rows) for _, rows in panels for _, row in rows.iterrows()]
     longest = max(len(line) for name in names for line in name.split("\n"))
-    with styles.figure(
-        2,
-        len(heights),
-        width=5.2 + CHARACTER_INCHES * longest / 2,
-        height=sum(heights) / len(heights),
-        gridspec_kw={"width_ratios": [3, 2], "height_ratios": heights},
-    ) as (figure, axes):
+    width = 5.2 + CHARACTER_INCHES * longest / 2
+    with styles.figure(2, width=width, heights=heights, width_ratios=[3, 2]) as (figure, axes):
         figure.set_layout_engine("constrained", h_pad=0.1)
         for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
             _differences(differences, key, rows)
@@ -117,7 +112,7 @@ def _differences(axes, key, rows):
             else:
                 axes.plot(_percent(row["ratio"]), y, **looks, **own)
         _columns(axes, y, row, colour)
-    _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
+    row_charts.style_rows(axes, [_name(row, rows) for _, row in rows[::-1].iterrows()])
     axes.set_xlim(*_limits(rows))
     axes.xaxis.set_major_formatter(lambda value, _: _signed(value, styles.thousands))
     axes.xaxis.set_major_locator(styles.FittingTicks(7))
@@ -201,7 +196,7 @@ def _start_up(axes, rows):
         axes.axis("off")
         axes.text(0, 0.5, "not recorded", color=styles.GREY, transform=axes.transAxes)
         return
-    _rows(axes, [""] * len(rows))
+    row_charts.style_rows(axes, [""] * len(rows))
     for y, row in rows.iterrows():
         _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
         base = f"{wording.condition(row['field'], row['base'])}: "
@@ -232,12 +227,6 @@ def _bar(axes, row, side, position, name, alpha, **looks):
     axes.barh(middle, known, height, ends - known, color=PHASES.values(), alpha=alpha)
     text = f"{name}{' + '.join(map(_seconds, times))} s"
     styles.write(axes, text, (ends[-1], middle), (4, 0), va="center", **looks)
-
-
-def _rows(axes, names):
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    row_charts.style_rows(axes)
 
 
 def _name(row, rows):

@@ -82,13 +82,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
         for one in shown
     ]
     names = max(len(name) for one in shown for _, name, _ in one.labels)
-    with styles.figure(
-        1,
-        len(shown),
-        width=PANEL_INCHES + CHARACTER_INCHES * names,
-        height=sum(heights) / len(heights),
-        gridspec_kw={"height_ratios": heights},
-    ) as (figure, axes):
+    width = PANEL_INCHES + CHARACTER_INCHES * names
+    with styles.figure(1, width=width, heights=heights) as (figure, axes):
         figure.set_layout_engine("constrained", h_pad=0.12)
         for axis, panel in zip(axes.flat, shown, strict=True):
             _draw_panel(axis, panel)
@@ -198,9 +193,7 @@ def _draw_panel(axes, panel):
     for text, x_points in columns.items():
         y = len(labels) - 0.35
         _annotate(axes, y, text, x_points + shift, color=styles.GREY, fontsize=8)
-    axes.set_ylim(-0.6, len(labels) - 0.1)
-    row_charts.style_rows(axes)
-    axes.set_yticks([y for y, *_ in labels], [name for _, name, _ in labels], fontsize=9)
+    row_charts.style_rows(axes, [name for _, name, _ in labels], room=0.9, fontsize=9)
     for tick, (_, _, point) in zip(axes.get_yticklabels(), labels, strict=True):
         tick.set_fontweight("normal" if point else "bold")
     styles.heading(axes, panel.title, panel.subtitle)
