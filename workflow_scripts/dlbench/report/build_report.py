@@ -58,11 +58,11 @@ SAFE = " !$'()*+,-./:;<=>?@[]_|~{}"
 MAX_FINDINGS = 3
 MAX_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
-CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
 # The packages of frameworks, each framework's first one before what some of them share.
 _PACKAGES = sorted({pair for one in engine.names() for pair in enumerate(engine.packages(one))})
 # Facts of machine and software, in their order; further ones follow.
-FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
+FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver",
+         sentences.CUDA, "host",
          "operating system", "kernel", "platform", "interconnect", "network", "storage",
          "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
          "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
@@ -218,8 +218,7 @@ def read(
             rows["speedups"],
             rows["comparisons"],
             coverage,
-            _cuda(runs, recorded),
-            _versions(runs, recorded),
+            recorded,
         ),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
@@ -347,26 +346,6 @@ def _machine(runs, recorded):
     ]
 
 
-def _cuda(runs, recorded):
-    """{framework: versions of CUDA's runtime library that its runs have loaded}."""
-    versions = {}
-    for row, facts in zip(runs, recorded, strict=True):
-        if facts.get(CUDA):
-            versions.setdefault(row["framework"], set()).add(facts[CUDA])
-    return versions
-
-
-def _versions(runs, recorded):
-    """{environment: {package: its versions}}, by the records of their runs."""
-    versions = {}
-    for row, facts in zip(runs, recorded, strict=True):
-        packages = versions.setdefault(row.get("environment"), {})
-        for fact, value in facts.items():
-            if fact.endswith(" version") and value:
-                packages.setdefault(fact.removesuffix(" version"), set()).add(value)
-    return versions
-
-
 def _row_facts(row):
     framework = f"{row.get('framework') or ''} {row.get('framework_version') or ''}".strip()
     commit = (row.get("git_commit") or "")[: report_tables.SHORT]
@@ -397,7 +376,7 @@ def recorded_facts(folder: Path) -> dict[str, Any]:
         return {
             "platform": provenance.get("platform"),
             **_machine_facts(provenance),
-            CUDA: (provenance.get("libraries") or {}).get("cudart"),
+            sentences.CUDA: (provenance.get("libraries") or {}).get("cudart"),
             "interconnect": site.get("interconnect"),
             "storage": site.get("storage"),
             "modules": ", ".join(provenance.get("modules") or []),

@@ -15,6 +15,7 @@ from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.trainer import engine
 
+CUDA, VERSION = "CUDA runtime", " version"  # facts of runs: of the library cudart; of packages
 MAX_EXAMPLES = 8  # of notes and other details of one caveat
 MAX_PARTS = 3  # of the time of runs that are named
 THROTTLED_PERCENT = 5  # of the periods of a quota
@@ -155,22 +156,20 @@ def caveats(
     speedups: list[Row],
     comparisons: list[Row],
     coverage: list[Row],
-    cuda: Mapping[str, Collection[str]],
-    versions: Mapping[str, Mapping[str, Collection[str]]] | None = None,
+    recorded: Sequence[Mapping[str, Any]],
 ) -> list[str]:
     """What limits the numbers of this study: which rows, and what is to be known of them.
 
     Args:
         runs, speedups, comparisons, coverage: rows of the tables of these names.
-        cuda: versions of CUDA's runtime library that the runs of each framework have loaded.
-        versions: by environment, those of each package that its runs have had; absent: not known.
+        recorded: of each run the facts that its record has, by name.
     """
     return [
         *_on_repeats(runs),
         *_on_sources(runs),
         *_on_bases(speedups, "speedup", "base_mismatch", "point and base"),
         *_on_bases(comparisons, "comparison", "base_flags", "the two sides"),
-        *_on_software(comparisons, cuda, versions or {}),
+        *_on_software(comparisons, list(zip(runs, recorded, strict=True))),
         *_on_confounding(list(filter(cells.is_own, runs))),
         *_on_checks(runs, coverage),
     ]
@@ -233,18 +232,28 @@ def _on_bases(rows, noun, column, sides):
         yield from _caveat([flags] * count, base_flags.clause(flags, sides), noun=noun)
 
 
-def _on_software(comparisons, cuda, versions):
-    """In what frameworks and environments differ that are compared."""
+def _on_software(comparisons, runs):
+    """In what frameworks and environments differ that are compared; `runs`: with their facts."""
     frameworks = _compared(comparisons, "framework")
     designs = {name: design for name in frameworks if (design := engine.by_design(name))}
     yield from _unlike("Frameworks differ by design (docs/frameworks.md)", designs)
-    loaded = {name: " and ".join(sorted(cuda[name])) for name in frameworks if name in cuda}
+    loaded = _facts_by("framework", frameworks, runs, CUDA)
+    loaded = {name: text for name, text in loaded.items() if text}
     yield from _unlike("Frameworks have loaded different CUDA runtimes", loaded)
-    environments = [name for name in _compared(comparisons, "environment") if name in versions]
-    for package in dict.fromkeys(package for name in environments for package in versions[name]):
-        found = {name: sorted(versions[name].get(package, ())) for name in environments}
-        texts = {name: " and ".join(numbers) for name, numbers in found.items()}
-        yield from _unlike(f"Environments differ in {package}", texts)
+    environments = _compared(comparisons, "environment")
+    for fact in dict.fromkeys(fact for _, facts in runs for fact in facts):
+        if fact.endswith(VERSION):
+            found = _facts_by("environment", environments, runs, fact)
+            yield from _unlike(f"Environments differ in {fact.removesuffix(VERSION)}", found)
+
+
+def _facts_by(field, names, runs, fact):
+    """{value of a field: what its runs have of a fact}, of the values that any run has."""
+    found: dict[str, set[str]] = {}
+    for row, facts in runs:
+        if row.get(field) in names:
+            found.setdefault(row[field], set()).update(filter(None, [facts.get(fact)]))
+    return {name: " and ".join(sorted(found[name])) for name in names if name in found}
 
 
 def _compared(comparisons, field) -> Iterable[str]:

@@ -289,9 +289,7 @@ NEIGHBOURS = (
     field("load_before_1min", REAL, note="load average when the trainer was started"),
     field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
     field(
-        "other_gpu_processes",
-        pa.int32(),
-        note="processes of other programs, the most on one GPU",
+        "other_gpu_processes", pa.int32(), note="processes of other programs, the most on one GPU"
     ),
     field("disturbed", TEXT, note="what other processes used more of than allowed; none: nothing"),
     field(
