@@ -238,6 +238,7 @@ def test_figures_have_their_titles_captions_and_sizes(drawn):
     page = report_html.html_page(found)
     assert "<em>Equivalent</em>: two one-sided tests" in page
     assert 'id="figure-overhead"' in page and overhead.name == "overhead"
+    assert found.margin == 0.01 and "within the margin of\n1 %." in page
 
 
 def test_a_figure_that_is_large_becomes_a_picture(drawn, monkeypatch):

@@ -109,7 +109,7 @@ class Report:
         groups: (name, {status: runs}); `grouped_by` says what makes a group.
         traces: (run id, path of its trace as a link from the report).
         machine: (fact, [(value, runs), ...]).
-        method: (term, text).
+        margin: of equivalence.
         made_from: (file, SHA-256).
     """
 
@@ -131,7 +131,7 @@ class Report:
     traces: list[tuple[str, str]]
     figures: list[Figure]
     machine: list[tuple[str, list[tuple[str, int]]]]
-    method: list[tuple[str, str]]
+    margin: float
     caveats: list[str]
     made_from: list[tuple[str, str]]
 
@@ -212,7 +212,7 @@ def read(
         traces=_traces(runs, Path(runs_folder)),
         figures=[figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, recorded),
-        method=sentences.method(findings.margin_of(rows["comparisons"])),
+        margin=findings.margin_of(rows["comparisons"]),
         caveats=sentences.caveats(
             runs,
             rows["speedups"],

@@ -367,12 +367,9 @@ def _of_nodes(group, slow, several_sites):
     number, interval = ratio_texts(first, "ratio", "ratio_ci95")
     return Finding(
         headline=f"{site}{len(slow)} of {len(group)} nodes slower than the others: {names}",
-        text=f"{'; '.join(map(_node_text, slow[:MAX_NODES]))}. Compared in the same conditions and "
-        "sessions with the middle half of the "
-        f"{phrases.counted(len(group) - 1, 'other')}; p is the chance of such runs of a node that "
-        f"is slower by the margin of {100 * first['margin']:.3g} % and no more, corrected for the "
-        f"number of nodes. Repeats on one node scatter by {100 * first['scatter']:.2g} %, "
-        f"nodes by {100 * first['node_sd']:.2g} %.",
+        text=f"{'; '.join(map(_node_text, slow[:MAX_NODES]))}. Compared with the middle half of "
+        f"the {phrases.counted(len(group) - 1, 'other')}; p is the chance of such runs of a node "
+        f"that is slower by the margin of {100 * first['margin']:.3g} % and no more.",
         topic=NODES,
         evidence=INDICATED if first["disturbed"] else SHOWN,
         number=number,
