@@ -113,7 +113,8 @@ def legend(figure: Figure, series: Iterable[Series], notes: str = "") -> None:
     on_the_right = width < NARROW_INCHES and len(handles) > 3
     if on_the_right:
         columns = math.ceil(len(handles) * LEGEND_LINE_INCHES / (height - 0.8))
-        figure.set_figwidth(width + max(columns * entry, _longest(notes)))
+        longest = max(map(len, notes.splitlines()), default=0)
+        figure.set_figwidth(width + max(columns * entry, CHARACTER_INCHES * longest))
     else:
         columns = max(1, min(len(handles), int(width / entry)))
         lines = math.ceil(len(handles) / columns) + len(notes.splitlines())
@@ -127,10 +128,6 @@ def legend(figure: Figure, series: Iterable[Series], notes: str = "") -> None:
         title_fontsize=9,
         alignment="left",
     )
-
-
-def _longest(notes):
-    return CHARACTER_INCHES * max(map(len, notes.splitlines()), default=0)
 
 
 def marks(series: Series) -> dict[str, Any]:

@@ -149,13 +149,8 @@ def read(
 ) -> Report:
     """The Report of the tables in a folder.
 
-    Args:
-        tables_folder, runs_folder, figures_folder: tables, runs and figures of results/.
-        figures: names of the figures that it shows, in their order.
-
-    Raises:
-        TableError: a table is missing or cannot be read.
-        FileNotFoundError: a figure is missing.
+    `figures`: names of those that it shows, in their order. Raises TableError: a table is missing
+    or cannot be read; FileNotFoundError: a figure is missing.
     """
     folder = Path(tables_folder)
     tables = {
@@ -412,10 +407,8 @@ def _machine_facts(provenance):
 def figure(name: str, folder: Path) -> Figure:
     """The figure of a name, from the files that draw_figure.py made in a folder.
 
-    Raises:
-        UnknownName: no figure has that name.
-        FileNotFoundError: it was not drawn.
-        Error: its SVG does not say how large it is.
+    Raises UnknownName: no figure has that name; FileNotFoundError: it was not drawn; Error: its SVG
+    does not say how large it is.
     """
     caption = plugins.constants("figures", name)["CAPTION"].strip()
     docstring = ast.get_docstring(plugins.parse_file(plugins.path("figures", name))) or name

@@ -37,8 +37,7 @@ def build(
         archives: address of the folder that has the archives, for links.
         places_of_reports: archives and results folders, whose reports it shows.
 
-    Raises:
-        Error: the folder holds something else than an earlier website, or there is no history.
+    Raises Error: the folder holds something else than an earlier website, or there is no history.
     """
     earlier = _earlier(output)
     if not history.is_dir():
@@ -95,12 +94,7 @@ def _files(
 def _html(
     name: str, page: Page, data: Any = None, script: str = "", policy: str = ""
 ) -> tuple[str, str]:
-    """(name, text) of a page.
-
-    Args:
-        data: plain values for its script, a file beside this one.
-        policy: what the page may load; "": its style and script.
-    """
+    """(name, text) of a page; `data` is for its script, `policy` what it may load if not these."""
     style = templates.source(*STYLES)
     scripts = ("report/site/elements.js", f"report/site/{script}") if script else ()
     source = templates.source(*scripts)

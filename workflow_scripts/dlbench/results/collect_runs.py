@@ -75,10 +75,8 @@ def collect(
     """Check every record and log of a study in full and write its tables.
 
     Args:
-        study: the Study whose runs are collected.
         device_kind: cpu or gpu, what a device of this site is.
-        output: folder of the tables.
-        results: folder of all results.
+        output: folder of the tables; `results`: that of all results.
 
     Raises:
         RecordError: a record is damaged.

@@ -43,27 +43,21 @@ from dlbench.tables.table_columns import METRICS
 
 
 def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
-    """Write the runs table of a study with the runs that have results, atomically.
+    """Write the runs table with the runs of some statuses that have results, atomically.
 
-    Args:
-        study: the Study.
-        output: path that ends in .csv, .parquet or .json.
-        statuses: of the runs whose rows are written.
-
-    Raises:
-        Error: the path ends in something else.
+    Raises Error: the path ends in something else than .csv, .parquet or .json.
     """
     path = _checked_path(output)
     planned = len(study.without_probes)
     standing_rows = list(filter(run_rows.is_result, rows(study)))
     chosen = [row for row in standing_rows if row["status"] in statuses]
     WRITERS[path.suffix](path, chosen, table_columns.RUNS)
-    print(
-        f"{path}: {len(chosen)} of {planned} runs"
-        f"{_count_note(len(standing_rows) - len(chosen), 'with another status')}"
-        f"{_count_note(planned - len(standing_rows), 'without a valid result')}",
-        file=sys.stderr,
-    )
+    others = {
+        "with another status": len(standing_rows) - len(chosen),
+        "without a valid result": planned - len(standing_rows),
+    }
+    notes = (f", {count} {what}" for what, count in others.items() if count)
+    print(f"{path}: {len(chosen)} of {planned} runs{''.join(notes)}", file=sys.stderr)
 
 
 def export_coverage(study: Study, output: Path | str) -> None:
@@ -127,10 +121,6 @@ def _rows(study):
         yield run_rows.row(record, study, devices.kind)
 
 
-def _count_note(number, text):
-    return f", {number} {text}" if number else ""
-
-
 def _write_csv(output, rows, schema):
     parquet_files.write_csv(output, parquet_files.table(rows, schema))
 
@@ -163,12 +153,7 @@ MARK = "_dlbench.json"  # readers leave out names that begin so
 def export_dataset(study: Study, output: Path | str) -> None:
     """Write the dataset of the runs of a study that have results, atomically.
 
-    Args:
-        study: the Study.
-        output: folder of the dataset; an earlier one is replaced.
-
-    Raises:
-        Error: the folder exists and is no exported dataset.
+    An earlier one in the folder `output` is replaced. Raises Error: it holds something else.
     """
     output = Path(output)
     if output.exists() and not (output / MARK).is_file():

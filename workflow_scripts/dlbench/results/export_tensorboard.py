@@ -52,13 +52,9 @@ def export(folders: Iterable[Path | str], output: Path | str) -> None:
 
     Runs that did not start, skipped ones for instance, are left out and named on stderr.
 
-    Args:
-        folders: results/runs/{run_id} of each.
-        output: where a folder for each run is made.
-
-    Raises:
-        Error: a folder is not that of a run, two have one name, or a log is damaged.
-            The runs before the damaged one are exported.
+    `folders`: results/runs/{run_id} of each; `output` has a folder for each run. Raises Error: a
+    folder is not that of a run, two have one name, or a log is damaged; the runs before the damaged
+    one are exported.
     """
     run_folders = _run_folders(folders)
     output = Path(output)
