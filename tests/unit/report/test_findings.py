@@ -222,8 +222,8 @@ def test_of_several_contrasts_it_is_said_why_one_is_named():
     ]
     (finding,) = found(runs)
     assert (
-        "Of 2 comparisons of batch per device (1 slower, 1 faster) the one with the best "
-        "evidence, then the clearest difference."
+        "The best supported, then the clearest, of 2 comparisons of batch per device (1 slower, "
+        "1 faster)."
     ) in finding.text
 
 

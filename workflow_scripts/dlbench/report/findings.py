@@ -186,9 +186,9 @@ def _of_sides(rows, topic, table, figure):
     if len(rows) > 1:
         verdicts = Counter(row["verdict"] for row in rows).items()
         text.append(
-            f"Of {len(rows)} comparisons of {wording.field_name(name)} "
-            f"({', '.join(f'{count} {verdict}' for verdict, count in verdicts)}) the one with the "
-            "best evidence, then the clearest difference."
+            f"The best supported, then the clearest, of {len(rows)} comparisons of "
+            f"{wording.field_name(name)} "
+            f"({', '.join(f'{count} {verdict}' for verdict, count in verdicts)})."
         )
     if tested and topic == CONTRAST:
         family = phrases.counted(first["family"], "comparison")
@@ -326,10 +326,13 @@ def _gate_findings(runs):
     judged = [row for row in runs if row.get("learning_gate")]
     missed = [row for row in judged if row["learning_gate"] != goals.REACHED]
     if judged:
+        text = "Their throughput is of training that reaches the scores that the config requires."
+        if missed:
+            text = f"{row_names(missed)[0]}: {missed[0]['learning_gate']}."
         reached = f"{len(judged) - len(missed)} of {phrases.counted(len(judged), 'run')}"
         yield Finding(
             f"{reached} with a learning gate reach it",
-            f"{row_names(missed)[0]}: {missed[0]['learning_gate']}." if missed else "",
+            text,
             topic=MISSED if missed else REACHED,
             evidence=SHOWN,
             number=reached,
