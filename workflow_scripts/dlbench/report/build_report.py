@@ -167,26 +167,16 @@ def read(
     rows["comparisons"] = [r for r in rows["comparisons"] if r["metric"] == THROUGHPUT.name]
     drift = [r for r in report_tables.rows_of(folder, "drift") if r["metric"] == THROUGHPUT.name]
     coverage = rows["coverage"]
-    all_findings = findings.findings(
-        runs,
-        rows["speedups"],
-        rows["comparisons"],
-        sentinels,
-        report_tables.rows_of(folder, "nodes"),
-    )
+    speedups, comparisons = rows["speedups"], rows["comparisons"]
+    of_nodes = report_tables.rows_of(folder, "nodes")
+    all_findings = findings.findings(runs, speedups, comparisons, sentinels, of_nodes)
     own_runs = [row for row in runs if not is_sentinel(row["run_id"])]
     groups, grouped_by = _groups(own_runs, coverage)
     recorded = [recorded_facts(Path(runs_folder) / row["run_id"]) for row in runs]
     return Report(
         study=_study(rows) or "without runs",
         lead=sentences.lead(runs, coverage),
-        facts=sentences.facts(
-            runs,
-            report_tables.conditions(runs),
-            sentinels,
-            drift,
-            _spent_s(folder),
-        ),
+        facts=sentences.facts(runs, sentinels, drift, _spent_s(folder)),
         statuses=_statuses(coverage),
         fastest=report_tables.fastest(runs),
         without_rate=_workloads_without_rate(runs),
@@ -196,7 +186,7 @@ def read(
             runs,
             report_tables.rows_of(folder, "explanations"),
             report_tables.rows_of(folder, "baselines"),
-            rows["speedups"],
+            speedups,
         ),
         failures=_reasons(coverage, event_log.FAILED),
         left_out=_reasons(coverage, ("skipped", "excluded")),
@@ -207,14 +197,8 @@ def read(
         traces=_traces(runs, Path(runs_folder)),
         figures=[figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, recorded),
-        margin=findings.margin_of(rows["comparisons"]),
-        caveats=sentences.caveats(
-            runs,
-            rows["speedups"],
-            rows["comparisons"],
-            coverage,
-            recorded,
-        ),
+        margin=findings.margin_of(comparisons),
+        caveats=sentences.caveats(runs, speedups, comparisons, coverage, recorded),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
             for name in (*tables, *report_tables.further(folder))

@@ -61,17 +61,12 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
 
 
 def facts(
-    runs: list[Row],
-    conditions: list[tuple[Row, list[Row]]],
-    sentinels: Sequence[Row] = (),
-    drift: Sequence[Row] = (),
-    spent_s: Mapping[str, float] | None = None,
+    runs: list[Row], sentinels: Sequence[Row], drift: Sequence[Row], spent_s: Mapping[str, float]
 ) -> list[tuple[str, str]]:
     """(term, text) of what was measured and on what, as far as it is known.
 
     Args:
         runs, sentinels, drift: rows of the tables of runs and of drift.
-        conditions: of the runs, from report_tables.conditions.
         spent_s: seconds of each part of all runs together (dlbench/records/account.py).
     """
     if not runs:
@@ -89,6 +84,7 @@ def facts(
         for row in runs
         if row.get("framework_version")
     )
+    conditions = report_tables.conditions(runs)
     repeats = _range_text(sorted({len(group) for _, group in conditions}), "run")
     scale = f"{_range_text(devices, device)} on {_range_text(nodes, 'node')}"
     terms = {
@@ -102,7 +98,7 @@ def facts(
         "Runtimes": _commonest(row.get("runtime") for row in runs),
         "Dates": _dates(runs),
         "Sessions": session_text if len(known) > 1 else "",
-        "Wall time of all runs": time_spent(spent_s or {}),
+        "Wall time of all runs": time_spent(spent_s),
     }
     return [(term, text) for term, text in terms.items() if text]
 
