@@ -25,7 +25,6 @@ from support.runs.made_runs import date
 from support.trainers.watched_runs import END, PYTHON, WRITES
 
 US, CHILD = 10, 11  # processes
-
 MARK = {"DLBENCH_SUPERVISOR": "boot 10 1 /a log"}
 
 
@@ -174,12 +173,8 @@ def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
     found = watch(kernel)
     reported = values(found, kernel, 10)
-    for name in (
-        "io_pressure_percent",
-        "others_disk_bytes_per_s",
-        "cpu_clock_mhz",
-        "cpu_throttle_count",
-    ):
+    names = ("others_disk_bytes_per_s", "cpu_clock_mhz", "cpu_throttle_count")
+    for name in ("io_pressure_percent", *names):
         assert reported[name] is None and "No such file or directory" in reported["unknown"][name]
 
 
@@ -258,13 +253,8 @@ def test_steps_without_times_of_their_own_are_a_reason_and_no_exception(kernel, 
 def test_of_a_resumed_log_what_came_after_counts(tmp_path):
     resume = ("resume", {"t_utc": date(900), "t_s": 4.0, "step": 4})
     all_steps = steps(first=3, last=8)
-    log = write(
-        tmp_path / "train.jsonl",
-        ("run_start", {"t_utc": date(100)}),
-        *all_steps[:4],
-        resume,
-        *all_steps[4:],
-    )
+    events = [("run_start", {"t_utc": date(100)}), *all_steps[:4], resume, *all_steps[4:]]
+    log = write(tmp_path / "train.jsonl", *events)
     (part,) = measured_part.read_parts(log)
     assert (part.started, part.finished) == (date(900), date(904))
 
@@ -391,11 +381,8 @@ def test_with_time_for_one_look_nobody_is_waited_for(waiting):
 pytestmark = pytest.mark.ci
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
-
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 1}
-
 TICK_S = neighbours.TICK_S
-
 SPINS = "import time\nwhile True: pass"
 
 SPINS_LITTLE = """
@@ -438,19 +425,9 @@ def start_run(folder, seconds, *flags):
         f" warm_up=False)\n{END}"
     )
     log = folder / "train.jsonl"
-    return [
-        sys.executable,
-        PROGRAM,
-        "--log",
-        log,
-        "--messages",
-        folder / "messages",
-        f"--spec={json.dumps(SPEC)}",
-        *flags,
-        "--",
-        *PYTHON,
-        WRITES.format(log=str(log)) + python,
-    ]
+    files = ["--log", log, "--messages", folder / "messages", f"--spec={json.dumps(SPEC)}"]
+    trainer = WRITES.format(log=str(log)) + python
+    return [sys.executable, PROGRAM, *files, *flags, "--", *PYTHON, trainer]
 
 
 def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tmp_path, disk):
@@ -478,11 +455,8 @@ def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tm
     others_s = reported["others_cpu_cores"] * reported["span_s"]
     assert others_s > share * sum(b - a for a, b in zip(before, after, strict=True)) / 2
     assert reported["others_disk_bytes_per_s"] is None or reported["others_disk_bytes_per_s"] > 0
-    last = subprocess.run(
-        [word if word != "--attempt=1" else "--attempt=2" for word in line],
-        capture_output=True,
-        text=True,
-    )
+    line[line.index("--attempt=1")] = "--attempt=2"
+    last = subprocess.run(line, capture_output=True, text=True)
     assert last.returncode == 0, last.stderr
 
 

@@ -25,11 +25,8 @@ from support.trainers.watched_runs import DATE, END, PYTHON, watched
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
-
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
-
 SEES = "import subprocess; subprocess.run('nvidia-smi --query-gpu=power.limit>seen', shell=True)"
-
 FAILED = f'{{"event": "run_end", "status": "oom", "message": "full", "t_utc": "{DATE}"}}'
 
 
@@ -282,11 +279,8 @@ def test_energy_is_the_power_from_run_start_to_its_end_over_time(tmp_path):
     )
     assert reported["node_energy_j"] == pytest.approx(250.0, rel=1e-3)
     assert (reported["node_energy_source"], reported["scope"]) == ("power meter", "node")
-    assert (reported["power_least_w"], reported["power_mean_w"], reported["power_most_w"]) == (
-        250,
-        250,
-        250,
-    )
+    names = ("power_least_w", "power_mean_w", "power_most_w")
+    assert [reported[name] for name in names] == [250, 250, 250]
     assert reported["node_energy_sampled_share"] > 0.5
     assert (reported["trouble"], reported["node_energy_unknown"]) == (None, None)
 
@@ -362,9 +356,8 @@ def test_a_supervised_run_has_what_the_meter_said_without_the_secrets_of_its_com
     assert supervisor.supervise(run)
     events = map(event_fields.parse_event, run.log.read_bytes().splitlines())
     (reported,) = (event for event in events if event["event"] == "power_meter")
-    assert (
-        reported["node_energy_unknown"] == "the run did not come to its end"
-    )  # it has no run_start
+    # It has no run_start.
+    assert reported["node_energy_unknown"] == "the run did not come to its end"
     assert reported["command"][-1] == "--token=(hidden)"
     assert "hidden" not in run.log.read_text().replace("(hidden)", "")
     with power.reading(None, run.log, 1) as meter:

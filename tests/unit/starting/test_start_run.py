@@ -22,9 +22,7 @@ from support.trainers.watched_runs import DATE, PYTHON
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
-
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
-
 SLEEPS = "import time; time.sleep(60)"
 
 
@@ -110,10 +108,8 @@ def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):
     assert not (tmp_path / "train.jsonl").exists()
     finished = start(tmp_path, crash, "--attempt=2", "--attempts=2")
     assert finished.returncode == 0
-    assert outcome(tmp_path) == (
-        "failed",
-        "the trainer ended without a word before its first step (exit code 1): what a pity",
-    )
+    silent = "the trainer ended without a word before its first step (exit code 1): what a pity"
+    assert outcome(tmp_path) == ("failed", silent)
     assert (tmp_path / "train.attempt1.jsonl").is_file()
 
 
@@ -277,10 +273,8 @@ def test_a_run_whose_image_lacks_a_package_is_skipped_with_the_reason(tmp_path, 
 def test_what_prevents_the_start_is_recorded_as_a_failure(tmp_path, contained):
     finished = contained(ends(tmp_path, "ok"), "--bind=/no/such", "--attempt=1", "--attempts=2")
     assert finished.returncode == 0, finished.stderr
-    assert outcome(tmp_path) == (
-        "failed",
-        "/no/such is to be bound into the container but is not on this machine",
-    )
+    reason = "/no/such is to be bound into the container but is not on this machine"
+    assert outcome(tmp_path) == ("failed", reason)
     assert not (tmp_path / "entered").exists()
 
 
@@ -358,11 +352,8 @@ def test_a_planned_second_attempt_is_made_in_the_same_process_where_that_is_want
 
 
 def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
-    process = subprocess.Popen(
-        command(tmp_path, SLEEPS, "--attempts=2", "--repeat-here"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    line = command(tmp_path, SLEEPS, "--attempts=2", "--repeat-here")
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if line.rstrip().endswith(": starts"):
             break

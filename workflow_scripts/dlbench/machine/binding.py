@@ -64,11 +64,8 @@ class Topology:
 
 @dataclass(frozen=True)
 class Place:
-    """One process: the CPUs that it may use, and those that are near its GPUs.
-
-    Attributes:
-        near: CPUs near one of its GPUs; empty if unknown.
-        numa_nodes: those to which its GPUs are attached.
+    """One process: the CPUs that it may use; those near one of its GPUs, empty if unknown; and the
+    NUMA nodes to which its GPUs are attached.
     """
 
     cpus: frozenset[int]

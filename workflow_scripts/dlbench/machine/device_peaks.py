@@ -106,11 +106,8 @@ def peak(
 ) -> Peak:
     """The peak rates of a device in a precision.
 
-    Args:
-        device_model: name of the device; None if unknown.
-        kind: cpu, gpu, or None if unknown.
-        threads: cores that a device has if it is a CPU.
-        site_tflops: TFLOP/s by precision that the site states: of a GPU, or of one core of a CPU.
+    `kind`: cpu, gpu, or None if unknown; `threads`: cores that a device has if it is a CPU;
+    `site_tflops`: TFLOP/s by precision that the site states: of a GPU, or of one core of a CPU.
 
     >>> peak("NVIDIA A100-SXM4-40GB", "bfloat16").tflops
     312

@@ -45,12 +45,10 @@ class Failed(Error):
 
 
 class Try(NamedTuple):
-    """A batch that was tried.
+    """A batch that was tried, and what its record says of it.
 
-    Attributes:
-        share: of the memory that there is, 1: all; None if it is not known.
-        message: what its record says.
-        max_items: items of the dataset for each device; None if it has no end.
+    `share`: of the memory that there is, 1: all; None if it is not known. `max_items`: items of the
+    dataset for each device; None if it has no end.
     """
 
     batch: int

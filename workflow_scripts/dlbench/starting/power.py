@@ -61,12 +61,9 @@ class Refused(Error):
 class Limits:
     """The power limit of some GPUs, in watts; `held` sets it.
 
-    Args:
-        count: GPUs of the run on this machine, the first that CUDA shows this process.
-        command: sets a limit, given `-i UUID -pl WATTS`, without a shell. None: nvidia-smi.
-
-    Attributes:
-        changed: which limit differed at the end of the run; "" if none did.
+    `count`: GPUs of the run on this machine, the first that CUDA shows this process; `command`:
+    sets a limit, given `-i UUID -pl WATTS`, without a shell, None: nvidia-smi; `changed`: which
+    limit differed at the end of the run, "" if none did.
     """
 
     def __init__(self, limit_w: int, count: int, command: str | None = None) -> None:

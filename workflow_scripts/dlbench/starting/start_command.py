@@ -88,12 +88,8 @@ class WrongNode(Error):
 
 @dataclass(frozen=True)
 class Start:
-    """How a run is started.
-
-    Attributes:
-        command: starts the run.
-        cleanup: the command that removes what may be left of its container, or None.
-        container: the facts of its container for the run's log; {} on bare metal.
+    """How a run is started: the command; the one that removes what may be left of its container, or
+    None; and the facts of its container for the run's log, {} on bare metal.
     """
 
     command: tuple[str, ...]
