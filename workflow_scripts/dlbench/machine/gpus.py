@@ -46,6 +46,7 @@ from types import ModuleType
 from typing import Any
 
 from dlbench import Error
+from dlbench.common import orphans
 from dlbench.machine.energy import COUNTER, INTEGRATED
 from dlbench.machine.hardware import CPU, Files, expand
 
@@ -214,8 +215,8 @@ def _is_ours(pid):
     supervisor = os.environ.get(SUPERVISOR)
     if pid == os.getpid() or not supervisor:
         return pid == os.getpid()
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        return f"{SUPERVISOR}={supervisor}".encode() in file.read().split(b"\0")
+    with contextlib.suppress(OSError):
+        return orphans.has_variables(Path(f"/proc/{pid}"), {SUPERVISOR: supervisor})
     return False
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlbench.common import orphans
 from dlbench.log import event_log, measured_part
 from dlbench.machine import hardware, limits
 from dlbench.machine.hardware import CPU, Files
@@ -186,17 +187,12 @@ class ProcessTree:
         self._listed, self._young = listed, {}
         for pid in sorted(young.keys() - self._members.keys()):
             with contextlib.suppress(OSError, ValueError):  # ended meanwhile
-                parent = read_process(self._proc, pid).parent
-                if parent in self._members or self._is_marked(pid):
+                is_child = read_process(self._proc, pid).parent in self._members
+                place = self._proc / str(pid)
+                if is_child or (self.mark and orphans.has_variables(place, self.mark)):
                     self._members[pid] = None
                 elif young[pid] > 1:
                     self._young[pid] = young[pid] - 1
-
-    def _is_marked(self, pid):
-        if not self.mark:
-            return False
-        variables = _content(f"{self._proc}/{pid}/environ").split(b"\0")
-        return all(f"{name}={value}".encode() in variables for name, value in self.mark.items())
 
 
 def _disk_bytes(proc, pid):

@@ -67,10 +67,7 @@ def is_of_run(process: Path, marked: dict[str, str]) -> bool:
     """
     if not marked or (process / "comm").read_text().strip() in SHARED:
         return False
-    variables = (process / "environ").read_bytes().split(b"\0")
-    (name, value), (beside, _) = *marked.items(), *BESIDE.items()
-    is_marked = f"{name}={value}".encode() in variables
-    return is_marked and not any(v.startswith(f"{beside}=".encode()) for v in variables)
+    return orphans.has_variables(process, marked) and not orphans.has_variables(process, BESIDE)
 
 
 def _find_leftovers():
