@@ -5,7 +5,7 @@ import pytest
 
 from dlbench.analysis import limits
 from dlbench.common import plugins
-from dlbench.imports import import_baselines
+from dlbench.imports import baseline_importers
 from dlbench.tables import parquet_files
 from support.results import made_baselines, made_tables
 from support.results.drawn_figures import has, saved_figures, texts
@@ -143,7 +143,7 @@ def test_an_imported_all_reduce_is_drawn_as_a_machine_of_its_own(tmp_path, drawn
     log = tmp_path / "osu.txt"
     log.write_text("# OSU MPI Allreduce Latency Test v5.8\n524288    110.83\n1048576    230.90\n")
     settings = {"site": "far", "nodes": 1, "devices_per_node": 2}
-    import_baselines.import_baselines([log], tmp_path / "far", settings)
+    baseline_importers.import_baselines([log], tmp_path / "far", settings)
     _, axes = drawn(made_baselines.exchange(devices=2))
     assert len(axes) == 4
     drawn_sizes = sorted(len(line.get_xdata()) for row in axes[::2] for line in points(row))

@@ -86,7 +86,7 @@ ADDED_COLUMN = """
 import json
 from collections import defaultdict
 from types import SimpleNamespace
-from dlbench.imports import import_fields
+from dlbench.imports import table_rows
 from dlbench.results import run_rows
 from dlbench.study import config_schema, runs
 from dlbench.tables import parquet_files, table_columns
@@ -101,7 +101,7 @@ imports = config_schema.schema()["properties"]["imports"]["items"]["properties"]
 print(json.dumps([table["cores_asked"].to_pylist(),
                   table.schema.field("cores_asked").metadata[b"unit"].decode(),
                   "cores_asked" in imports["fields"]["propertyNames"]["enum"],
-                  import_fields.parse_fields({"cores_asked": "4"})]))
+                  table_rows.parse_fields({"cores_asked": "4"})]))
 """
 
 

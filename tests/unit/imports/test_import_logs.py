@@ -12,7 +12,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.common.files import files_below
-from dlbench.imports import import_baselines, import_logs, kinds, table_rows
+from dlbench.imports import baseline_importers, import_logs, kinds, table_rows
 from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files, table_columns
 from support.logs import log_samples
@@ -116,7 +116,7 @@ def test_links_that_lead_out_of_a_folder_are_named_and_not_read_unless_they_are_
         assert dict(made.left_out) == outside | {"run/beside": kinds.LEADS_OUT}
     assert len(import_logs.import_paths([logs, logs / "more", logs / "run" / "beside"]).rows) == 3
     with pytest.raises(Error, match="nothing was imported: no log of"):
-        import_baselines.import_baselines([logs], tmp_path / "out", {"site": "far"})
+        baseline_importers.import_baselines([logs], tmp_path / "out", {"site": "far"})
     assert files_below(tmp_path / "by_link") == [tmp_path / "by_link/run/log"]
 
 

@@ -1,4 +1,4 @@
-"""logged_events: what a program logs with dlbench_log.py becomes the log of its run."""
+"""importers/dlbench: what a program logs with dlbench_log.py becomes the log of its run."""
 
 import dataclasses
 import json
@@ -10,7 +10,8 @@ import time
 import pytest
 
 from dlbench import Error
-from dlbench.imports import import_logs, logged_events, train_external
+from dlbench.imports import import_logs, train_external
+from dlbench.imports.importers import dlbench
 from dlbench.imports.train_external import Watching
 from dlbench.log import event_log
 from dlbench.records import costs, parse_run, run_record
@@ -188,7 +189,7 @@ LINES = [
 def test_the_progress_of_a_run_is_seen_while_it_trains_unless_its_log_is_begun_anew(place):
     source, log = place / "logged.jsonl", place / "run/train.jsonl"
     source.write_text("\n".join(map(json.dumps, [*LINES, {}]))[:-1])  # a part of the last one
-    made = logged_events.Relay(RUN, source, log, event_log.EventLog(log))
+    made = dlbench.Relay(RUN, source, log, event_log.EventLog(log))
     for _ in range(2):
         made.copy()
         assert not made.trouble

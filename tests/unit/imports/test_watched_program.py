@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dlbench.imports import train_external
-from dlbench.imports.logged_events import Relay
+from dlbench.imports.importers.dlbench import Relay
 from dlbench.imports.train_external import Watching
 from dlbench.log.event_log import EventLog
 from dlbench.study import other_trainers

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from dlbench.analysis import published_numbers
-from dlbench.imports import import_fields
 from dlbench.study import config_schema
 from dlbench.study.config_schema import ConfigError
 from dlbench.study.runs import CONDITION, FIELDS
@@ -267,7 +266,7 @@ def test_the_names_of_columns_in_the_schema_are_those_there_are():
     match = properties["references"]["items"]["properties"]["match"]["items"]["enum"]
     assert match == list(published_numbers.SETTINGS)
     fields = properties["imports"]["items"]["properties"]["fields"]["propertyNames"]["enum"]
-    assert fields == import_fields.NAMES
+    assert fields == table_columns.IMPORTABLE
 
 
 EXAMPLE = STUDY | {

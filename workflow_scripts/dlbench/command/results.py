@@ -484,7 +484,7 @@ def import_(args: argparse.Namespace) -> int:
     belong to one run. A summary at the end lists what was left out and why. docs/importing.md lists
     the kinds. Exit code 3: some logs could not be read, and the others were imported.
     """
-    from dlbench.imports import import_baselines, import_logs, kinds
+    from dlbench.imports import baseline_importers, import_logs, kinds
 
     if not args.list and not (args.paths and (args.output or args.baselines)):
         raise Error("expected PATH with --output or --baselines, or --list")
@@ -493,13 +493,13 @@ def import_(args: argparse.Namespace) -> int:
     if args.list:
         for name in kinds.names():
             print(f"{name:24} {kinds.summary(name)}")
-        for name in plugins.names(import_baselines.KIND):
-            about = plugins.load(import_baselines.KIND, name).__doc__ or ""
+        for name in plugins.names(baseline_importers.KIND):
+            about = plugins.load(baseline_importers.KIND, name).__doc__ or ""
             print(f"{name:24} {about.splitlines()[0]} (--baselines)")
         return 0
     if args.baselines:
         fields = args.fields or {}
-        for path in import_baselines.import_baselines(args.paths, args.baselines, fields):
+        for path in baseline_importers.import_baselines(args.paths, args.baselines, fields):
             print(path)
         return 0
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}

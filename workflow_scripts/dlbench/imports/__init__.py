@@ -2,7 +2,8 @@
 
 - importers/ has one file for each kind of log, found by its name; patterns/ has those that need no
   Python.
-- baseline_importers/ has one for each kind of log with measurements of a machine (baselines).
-- Programs and command use import_logs, import_baselines, kinds and train_external; no other room
+- baseline_importers/ has one for each kind of log with measurements of a machine (baselines), and
+  imports them.
+- Programs and command use import_logs, baseline_importers, kinds and train_external; no other room
   imports this one.
 """

@@ -29,12 +29,19 @@ import pyarrow.parquet as pq
 from dlbench import Error
 from dlbench.common import phrases
 from dlbench.common.files import atomic_write
-from dlbench.imports import kinds, log_values, table_rows
-from dlbench.imports.import_fields import PathPattern, parse_fields
+from dlbench.imports import kinds, log_lines, table_rows
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.pattern_importer import PatternImporter
-from dlbench.imports.table_rows import MergedRun, Source, digest_of, group_by_run, merge
+from dlbench.imports.table_rows import (
+    MergedRun,
+    PathPattern,
+    Source,
+    digest_of,
+    group_by_run,
+    merge,
+    parse_fields,
+)
 from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.study import contradictions
@@ -97,7 +104,7 @@ def import_paths(
         paths: files and folders.
         fields: values for columns of the runs table that the logs lack, for all runs.
         path_fields: a pattern that takes further columns from paths
-            (dlbench/imports/import_fields.py).
+            (dlbench/imports/table_rows.py).
         name: name of the import, used as the study of its runs.
         outputs: paths of the tables to write, by name: runs and those of cells.OF_IMPORT.
         report_progress: called with the result so far after each folder.
@@ -423,10 +430,8 @@ def record_row(record: dict[str, Any]) -> dict[str, Any]:
     from dlbench.results import run_rows  # which imports SciPy: slow
 
     provenance = record["provenance"]
-    origin = SimpleNamespace(
-        name=None, site=provenance.get("site") or {}, must_reach={}, with_found_batch=None
-    )
-    origin.site = {"name": origin.site.get("name")}
+    site = {"name": (provenance.get("site") or {}).get("name")}
+    origin = SimpleNamespace(name=None, site=site, must_reach={}, with_found_batch=None)
     devices = " ".join(map(str, provenance.get("devices") or ())).lower()
     kind = next((kind for kind in ("gpu", "cpu") if kind in devices), None)
     return run_rows.row(record, origin, kind)
@@ -495,4 +500,4 @@ def _line(match):
     block, start = match.string, match.start()
     begin = max(block.rfind(b"\n", 0, start) + 1, start - SHOWN_BYTES // 2)
     text = block[begin : begin + SHOWN_BYTES].partition(b"\n")[0]
-    return log_values.printable(text.decode("utf-8", "replace").strip(), SHOWN_BYTES)
+    return log_lines.printable(text.decode("utf-8", "replace").strip(), SHOWN_BYTES)

@@ -43,7 +43,8 @@ def load(kind: str) -> Any:
 def summary(kind: str) -> str:
     """One line on a kind of log."""
     importer = load(kind)
-    text = importer.about if isinstance(importer, PatternImporter) else importer.__doc__
+    of_patterns = isinstance(importer, PatternImporter)
+    text = importer.about if of_patterns else getattr(importer, "ABOUT", importer.__doc__)
     return text.strip().splitlines()[0]
 
 
@@ -203,11 +204,9 @@ def _keras_parts(folders):
     parts = [folder for folder in folders if folder.name in KERAS_PARTS]
     if len(parts) < len(KERAS_PARTS):
         return []
-    return parts if all(_is_events(path) for part in parts for path in _entries(part)) else []
-
-
-def _is_events(path):
-    return path.is_file() and is_event_file(LogFile(path).head)
+    files = [path for part in parts for path in _entries(part)]
+    only_events = all(path.is_file() and is_event_file(LogFile(path).head) for path in files)
+    return parts if only_events else []
 
 
 def choose_importer(

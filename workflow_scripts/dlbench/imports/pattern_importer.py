@@ -1,7 +1,7 @@
 """An importer that reads a log by patterns (dlbench/study/log_patterns.py), with what they mean.
 
-- Lines are those that console.py reads: the prefixes of launchers and loggers are removed, and the
-  lines of each rank are read apart. Of several ranks the slowest counts, or the one that is named.
+- Prefixes of launchers and loggers are removed, and the lines of each rank are read apart
+  (log_lines.py). Of several ranks the slowest counts, or the one that is named.
 - A line of a step becomes a row of steps: of one step, or a window of the steps since the line
   before, whose time is printed or follows from running means or elapsed times. Steps that count
   from 0 are counted from 1, those of epochs on from the epoch before. Steps that do not increase
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dlbench.imports import console, log_values, pattern_lines
+from dlbench.imports import log_lines, pattern_run
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.pattern_run import RankLines
@@ -76,7 +76,7 @@ class PatternImporter:
         if any(text.encode() in log.head for text in self.unless):
             return False
         lines = RankLines(log, dataclasses.replace(self.patterns, metrics=()), None)
-        texts = console.head(log).split("\n")
+        texts = log_lines.head(log).split("\n")
         lines.add(np.arange(len(texts)), pa.array(texts))
         lines.end()
         return not lines.matched.isdisjoint({"step", "rate"})
@@ -112,7 +112,7 @@ class PatternImporter:
             raise self._nothing_matches(log)
         if not runs:
             runs = [(None, Imported({}, lines=(1, max(line for line, _ in failed))))]
-        joined = console.join_ranks(runs)
+        joined = log_lines.join_ranks(runs)
         if len(joined) > 1 and self.is_of_a_run:
             raise _disagreement(log, runs)
         for run in joined:
@@ -139,9 +139,9 @@ class PatternImporter:
             is_cut = not block.endswith(b"\n")
             if is_cut and not self.is_of_a_run:
                 lines = ranks.setdefault(None, RankLines(log, self.patterns, self.processes))
-                lines.left_out.add(first, log_values.CUT_SHORT)
+                lines.left_out.add(first, log_lines.CUT_SHORT)
                 continue
-            texts = pattern_lines.split(block + b"\n" * is_cut)
+            texts = pattern_run.split_lines(block + b"\n" * is_cut)
             for rank, rows, of_rank in _by_rank(texts, all_patterns):
                 lines = ranks.setdefault(rank, RankLines(log, self.patterns, self.processes))
                 lines.add(first + rows, of_rank)
@@ -195,20 +195,20 @@ def _by_rank(lines, patterns):
     What looks like a prefix may be what a pattern is for, as the step in `10: loss 2.5`; such a
     line is kept as it is.
     """
-    if not len(pattern_lines.matching(lines, console.PREFIXED)):
+    if not len(pattern_run.matching(lines, log_lines.PREFIXED)):
         yield None, np.arange(len(lines)), lines
         return
-    ranks, bare = pattern_lines.without_labels(lines, console.LABELS)
-    further = pattern_lines.matching(bare, console.PREFIXED)  # dates, levels, several labels
+    ranks, bare = pattern_run.without_labels(lines, log_lines.LABELS)
+    further = pattern_run.matching(bare, log_lines.PREFIXED)  # dates, levels, several labels
     if len(further):
         labels, texts = ranks.to_pylist(), bare.to_pylist()
         for row in further.tolist():
-            labels[row], texts[row] = console.split(lines[row].as_py())
+            labels[row], texts[row] = log_lines.split(lines[row].as_py())
         ranks, bare = pa.array(labels, pa.string()), pa.array(texts)
     kept = np.zeros(len(lines), bool)
     for pattern in patterns:
-        as_printed = pattern_lines.matching(lines, pattern)
-        kept[np.setdiff1d(as_printed, pattern_lines.matching(bare, pattern), True)] = True
+        as_printed = pattern_run.matching(lines, pattern)
+        kept[np.setdiff1d(as_printed, pattern_run.matching(bare, pattern), True)] = True
     if kept.any():
         bare = pa.array(np.where(kept, lines, bare))
         ranks = pa.array(np.where(kept, None, ranks), pa.string())
@@ -222,7 +222,7 @@ def _by_rank(lines, patterns):
 
 def _disagreement(log, runs):
     """The error of ranks that printed different trainings."""
-    times = {rank: console.mean_time_s(run) for rank, run in runs}
+    times = {rank: log_lines.mean_time_s(run) for rank, run in runs}
     known = {rank: time for rank, time in times.items() if time}
     least = min(known.values(), default=1.0)
     shown = [f"rank {rank} took {time / least:.3g} times the least" for rank, time in known.items()]
@@ -242,7 +242,7 @@ def nearest(log: LogFile, patterns: list[str]) -> str:
     skeletons = [re.sub(r"[\\^$?*+()\[\]{}|.]", "", _plain(pattern)) for pattern in patterns]
     shapes: dict[str, tuple[int, str]] = {}
     for number, line in itertools.islice(log.lines(), EXAMINED):
-        text = console.split(line)[1].strip()
+        text = log_lines.split(line)[1].strip()
         if text and len(shapes) < SHAPES:
             shapes.setdefault(re.sub(r"\d+", "0", text[:SHOWN_CHARACTERS]), (number, text))
     if not shapes:
@@ -254,7 +254,7 @@ def nearest(log: LogFile, patterns: list[str]) -> str:
 
     best = sorted(shapes, key=likeness, reverse=True)[:SHOWN]
     shown = [
-        f"line {number}: {log_values.printable(text, SHOWN_CHARACTERS)}"
+        f"line {number}: {log_lines.printable(text, SHOWN_CHARACTERS)}"
         for number, text in (shapes[shape] for shape in best)
     ]
     return f"nearest: {'; '.join(shown)}"

@@ -7,21 +7,27 @@ the run or from the user, so they are known when the run is completed only. Unti
 those of one item or token.
 
 Running means and elapsed times are readings of a clock, of which windows are the differences.
+
+Many lines are matched at once by RE2 in Arrow, which takes a time linear in the length of a line
+for every pattern (dlbench/study/log_patterns.py), so none can hang an import.
 """
 
 import copy
 import itertools
 import math
+import re
 from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dlbench.imports import console, log_values, pattern_lines
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut
+from dlbench.imports.log_lines import LeftOut
 from dlbench.log import metrics as log_metrics
 from dlbench.study import log_patterns, wording
 from dlbench.study.log_patterns import (
@@ -34,6 +40,142 @@ from dlbench.study.log_patterns import (
     WITH_UNIT,
     LogPatterns,
 )
+
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+PRINTED = re.compile(r"[-+]?[\d,]{1,20}(?:\.\d{0,20})?")
+SAMPLED = 100  # texts whose decimals are counted
+SUFFIXED = re.compile(r"(.*[\d.])\s?([A-Za-zµ]{1,3})", re.S)
+SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+CLOCK = re.compile(r"(?:\d{1,9}:)?\d{1,9}:\d\d(?:\.\d{1,9})?")
+
+
+def split_lines(block: bytes) -> pa.StringArray:
+    """The lines of a block that ends with a newline, without their newlines.
+
+    >>> split_lines(b"a\\n\\nbc\\n").to_pylist()
+    ['a', '', 'bc']
+    """
+    if not block.isascii():
+        block = block.decode("utf-8", "replace").encode()
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends - np.arange(len(ends))
+    text = block.replace(b"\n", b"")
+    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def matching(lines: pa.StringArray, pattern: str) -> np.ndarray:
+    """The positions of the lines that a pattern matches anywhere."""
+    return np.flatnonzero(pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False))
+
+
+def match_groups(
+    lines: pa.StringArray, pattern: str
+) -> tuple[np.ndarray, dict[str, pa.StringArray]]:
+    """(positions of the lines that match, texts of each named group in them).
+
+    >>> rows, texts = match_groups(pa.array(["loss 2.5", "done", "loss 2"]), r"loss (?P<loss>\\S+)")
+    >>> rows.tolist(), texts["loss"].to_pylist()
+    ([0, 2], ['2.5', '2'])
+    """
+    found = pc.extract_regex(lines, pattern)
+    valid = found.is_valid()
+    rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
+    if len(rows) < len(found):
+        found = found.filter(valid)
+    names = [found.type.field(place).name for place in range(found.type.num_fields)]
+    return rows, dict(zip(names, found.flatten(), strict=True))
+
+
+def without_labels(
+    lines: pa.StringArray, labels: Sequence[str]
+) -> tuple[pa.StringArray, pa.StringArray]:
+    """(group of the label with which a line begins, or null, and the lines without it).
+
+    `labels`: patterns of different labels with one group each.
+
+    >>> ranks, rest = without_labels(pa.array(["[3] a", "b"]), [r"^\\[(?P<rank>\\d+)\\] "])
+    >>> ranks.to_pylist(), rest.to_pylist()
+    (['3', None], ['a', 'b'])
+    """
+    ranks, rest = pa.nulls(len(lines), pa.string()), lines
+    for label in labels:
+        if len(matching(lines, label)):
+            ranks = pc.coalesce(ranks, pc.extract_regex(lines, label).flatten()[0])
+            rest = pc.replace_substring_regex(rest, label, "", max_replacements=1)
+    return ranks, rest
+
+
+def only_group(line: str, pattern: str) -> str:
+    """The text of the only group of a pattern, which need not have a name, in a line that matches.
+
+    >>> only_group("Avg bus bandwidth : 4.25 GB/s", r"bandwidth\\s*:\\s*(\\S+)")
+    '4.25'
+    """
+    whole = rf"(?s)^.*?(?:{pattern}).*$"
+    return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
+
+
+def join_records(lines: pa.StringArray, starts: np.ndarray) -> pa.StringArray:
+    """Lines joined by spaces to the records that begin at some positions, of which 0 is the first.
+
+    >>> join_records(pa.array(["step 1", "loss 2", "step 2"]), np.array([0, 2])).to_pylist()
+    ['step 1 loss 2', 'step 2']
+    """
+    ends = pa.array(np.append(starts, len(lines)), pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(ends, lines), " ")
+
+
+def parse_numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.ndarray:
+    """Texts as floats; nan of one that is no number.
+
+    >>> parse_numbers(pa.array(["1e3", "1,024", "", "338K", "nan", "n/a"])).tolist()
+    [1000.0, 1024.0, nan, 338000.0, nan, nan]
+    >>> parse_numbers(pa.array(["3ms", "0.5 s", "1:02:03", "5"]), SECONDS).tolist()
+    [0.003, 0.5, 3723.0, nan]
+    """
+    try:
+        if factors is SCALES:
+            return pc.cast(texts, pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        pass
+    return np.array([parse_number(text, factors) for text in texts.to_pylist()], float)
+
+
+def parse_number(text: str, factors: Mapping[str, float] = SCALES) -> float:
+    """A text as a float, which may be infinite; nan if it is no number."""
+    if factors is SECONDS and CLOCK.fullmatch(text):
+        return sum(float(part) * 60**place for place, part in enumerate(text.split(":")[::-1]))
+    digits, factor = _parts(text.strip(), factors)
+    value = log_lines.real(digits.replace(",", "") if THOUSANDS.fullmatch(digits) else digits)
+    return math.nan if value is None or factor is None else value * factor
+
+
+def _parts(text, factors):
+    """(digits, by what they are multiplied; None if that is unknown) of a number."""
+    match = SUFFIXED.fullmatch(text)
+    return (match[1], factors.get(match[2])) if match else (text, factors.get(""))
+
+
+def half_last_digit(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> float:
+    """Half of the last printed digit of the texts, of the one with most; 0 of none.
+
+    >>> half_last_digit(pa.array(["45.3", "45.25"])), half_last_digit(pa.array(["4.5e-05"]))
+    (0.005, 5e-07)
+    >>> half_last_digit(pa.array(["338K"])), half_last_digit(pa.array(["01:02"]), SECONDS)
+    (500.0, 0.5)
+    """
+    sizes = []
+    for text in texts.slice(0, SAMPLED).to_pylist():
+        text = f"{text.rpartition(':')[2]}s" if ":" in text else text.strip()  # of a clock
+        digits, factor = _parts(text, factors)
+        mantissa, _, exponent = digits.lower().partition("e")
+        power = exponent or "0"
+        if factor and PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):
+            decimals = len(mantissa.partition(".")[2])
+            sizes.append(0.5 * 10.0 ** (int(power) - decimals) * factor)
+    return min(sizes, default=0.0)
 
 
 @dataclass
@@ -89,7 +231,7 @@ class Speeds:
         self.uncertainty = sum(doubt for _, doubt in rates.values())
 
     def of_steps(
-        self, rows: Rows, values: np.ndarray, half_digit: float, left_out: log_values.LeftOut
+        self, rows: Rows, values: np.ndarray, half_digit: float, left_out: log_lines.LeftOut
     ) -> tuple[np.ndarray, np.ndarray]:
         """(times, windows) of step lines: in s a step, or in s an item or token.
 
@@ -142,7 +284,7 @@ class Speeds:
             before = None if begins[start] else start - 1
             origin = (0.0, 0.0) if before is None else (clock[before], doubts[before])
             part = slice(start, stop)
-            for end in log_values.window_ends(zip(clock[part], doubts[part], strict=True), origin):
+            for end in log_lines.window_ends(zip(clock[part], doubts[part], strict=True), origin):
                 row = start + end
                 span = counted[row] - (0 if before is None else counted[before])
                 took_s = clock[row] - (0.0 if before is None else clock[before])
@@ -156,7 +298,7 @@ class Speeds:
         if joined:
             self.notes.append(
                 f"{joined} of {len(rows)} windows joined with the next: printed digits leave their "
-                f"times in doubt by over {log_values.MAX_DOUBT:.0%}"
+                f"times in doubt by over {log_lines.MAX_DOUBT:.0%}"
             )
         self.notes.append(f"times of windows are differences of {of.partition(' ')[2]}s")
         measured_s = float(np.nansum((times * spans)[~all_rows.warm_up]))
@@ -171,7 +313,7 @@ class Speeds:
             return
         self.tokens_of_device = float(counted.sum() / (1 / rates[counted]).sum())
         usual = np.nanmedian(tokens)
-        for row in np.flatnonzero(abs(tokens / usual - 1) > console.AGREE)[:1]:
+        for row in np.flatnonzero(abs(tokens / usual - 1) > log_lines.AGREE)[:1]:
             self.contradicts = (
                 f"time x tokens/s in line {rows.lines[row]} are {tokens[row]:.4g} tokens, in "
                 f"others {usual:.4g}"
@@ -181,7 +323,7 @@ class Speeds:
         """Add what needs columns of the run: batch, devices, items' shape."""
         self.notes = run.notes
         if self.rates:
-            columns.pop("images_per_second", None)  # as printed, for console.join_ranks
+            columns.pop("images_per_second", None)  # as printed, for log_lines.join_ranks
         tokens = wording.tokens(columns.get("item_shape"))
         batch, share = columns.get("global_batch"), self._share(columns)
         if self.of_line in log_patterns.OF_ITEMS and len(run.steps):
@@ -295,18 +437,18 @@ class RankLines:
             numbers = np.concatenate([self.open[0], numbers])
             lines = pa.concat_arrays([self.open[1], lines])
         starts = np.arange(len(lines))
-        starts = np.delete(starts, pattern_lines.matching(lines, self.patterns.continued))
+        starts = np.delete(starts, matching(lines, self.patterns.continued))
         starts = np.union1d([0], starts)
         last = starts[-1] if len(lines) - starts[-1] < RECORD_LINES else len(lines)
         self.open = numbers[last:], lines[last:]
         starts = starts[starts < last]
-        self._match(numbers[starts], pattern_lines.records(lines[:last], starts))
+        self._match(numbers[starts], join_records(lines[:last], starts))
 
     def end(self) -> None:
         """Match the last record."""
         if self.open and len(self.open[0]):
             first = np.zeros(1, int)
-            self._match(self.open[0][first], pattern_lines.records(self.open[1], first))
+            self._match(self.open[0][first], join_records(self.open[1], first))
 
     def _match(self, numbers, lines):
         if self.patterns.step:
@@ -320,16 +462,16 @@ class RankLines:
         for metric in self.patterns.metrics:
             self._add_metric(metric, numbers, lines)
         if self.patterns.failed and not self.failed:
-            rows = pattern_lines.matching(lines, self.patterns.failed)
+            rows = matching(lines, self.patterns.failed)
             if len(rows):
-                shown = log_values.printable(lines[int(rows[0])].as_py().strip(), 200)
+                shown = log_lines.printable(lines[int(rows[0])].as_py().strip(), 200)
                 self.failed = int(numbers[rows[0]]), shown
 
     def _rows(self, key, pattern, lines):
         """(position, texts by group) of each line that a pattern matches."""
         if not pattern:
             return
-        rows, texts = pattern_lines.groups(lines, pattern)
+        rows, texts = match_groups(lines, pattern)
         if len(rows):
             self.matched.add(key)
         columns = {name: column.to_pylist() for name, column in texts.items()}
@@ -337,40 +479,40 @@ class RankLines:
             yield row, {name: column[place] for name, column in columns.items() if column[place]}
 
     def _add_steps(self, numbers, lines):
-        rows, texts = pattern_lines.groups(lines, self.patterns.step)
+        rows, texts = match_groups(lines, self.patterns.step)
         if not len(rows):
             return
         self.matched.add("step")
         self.step_lines.append(numbers[rows])
         for name, column in texts.items():
-            found = pattern_lines.numbers(column, _factors(name))
+            found = parse_numbers(column, _factors(name))
             self.step_numbers.setdefault(name, []).append(found)
         if "loss" in texts:
             self.last_loss = texts["loss"][-1].as_py()
         if name := log_patterns.speed(self.patterns.step):
-            half = pattern_lines.half_digit(texts[name], _factors(name))
+            half = half_last_digit(texts[name], _factors(name))
             self.half_digit = self.half_digit or half
         if isinstance(self.patterns.warm_up, str):
             marks = np.zeros(len(lines), bool)
-            marks[pattern_lines.matching(lines, self.patterns.warm_up)] = True
+            marks[matching(lines, self.patterns.warm_up)] = True
             self.step_numbers.setdefault("warm_up", []).append(marks[rows])
             if marks.any():
                 self.matched.add("warm_up")
 
     def _add_metric(self, metric, numbers, lines):
-        rows = pattern_lines.matching(lines, metric.pattern)
+        rows = matching(lines, metric.pattern)
         if not len(rows):
             return
         self.matched.add(f"metrics.{metric.name}")
         line = lines[int(rows[-1])].as_py()
         if log_patterns.groups_of(metric.pattern):
-            _, texts = pattern_lines.groups(lines.take(pa.array(rows)), metric.pattern)
+            _, texts = match_groups(lines.take(pa.array(rows)), metric.pattern)
             value = texts[log_patterns.VALUE][-1].as_py()
             units = texts[log_patterns.UNIT].to_pylist() if log_patterns.UNIT in texts else []
             self._check_units(metric, units, numbers[rows])
             unit = units[-1] if units else metric.unit
         else:
-            value, unit = pattern_lines.only_group(line, metric.pattern), metric.unit
+            value, unit = only_group(line, metric.pattern), metric.unit
         self.metrics[metric.name] = int(numbers[rows[-1]]), value, unit
 
     def _check_units(self, metric, units, lines):
@@ -380,7 +522,7 @@ class RankLines:
             if unit != expected:
                 raise self.log.error(
                     line,
-                    f"metric {metric.name} has the unit {log_values.printable(unit)}, expected "
+                    f"metric {metric.name} has the unit {log_lines.printable(unit)}, expected "
                     f"{expected!r}: a number of another unit cannot be compared with the others",
                 )
 
@@ -403,15 +545,15 @@ class RankLines:
             if len(after):
                 starts.append(int(after[0]))
             elif later <= self.last_line:  # without a step between two rates
-                console.check_begin(self.log, later, len(lines), 0)
+                log_lines.check_begin(self.log, later, len(lines), 0)
                 starts.append(end + 1)
         parts = []
         for start, stop in itertools.pairwise([*starts, self.last_line + 1]):
             inside = (lines >= start) & (lines < stop)
             for line in lines[inside][1:][np.diff(done[inside]) < 0].tolist():
-                console.check_begin(self.log, line, 1, 0)
+                log_lines.check_begin(self.log, line, 1, 0)
             if start > 1 and inside.any():
-                console.check_begin(self.log, start, done[inside][0], done[0])
+                log_lines.check_begin(self.log, start, done[inside][0], done[0])
             part = copy.copy(self)
             part.first_line, part.last_line = start, stop - 1
             part.step_lines = [lines[inside]] if inside.any() else []
@@ -553,7 +695,7 @@ class RankLines:
                 int(lines[place + 1]),
                 f"{now} after {was}: lines of two runs, of several ranks, or of another epoch? "
                 "Where steps begin anew in each epoch, step needs a group epoch or epoch_steps. "
-                f"Of ranks, {console.UNKNOWN_RANKS_HINT}",
+                f"Of ranks, {log_lines.UNKNOWN_RANKS_HINT}",
             )
 
     def _without_evaluations(self, times, lines, speeds):
@@ -582,9 +724,9 @@ class RankLines:
         columns = {}
         for name, text in self.settings.items():
             is_count = name in log_patterns.COUNTS
-            value = log_values.count(pattern_lines.number(text)) if is_count else text
+            value = log_lines.count(parse_number(text)) if is_count else text
             if value is None:
-                self.left_out.add(1, f"{name}: {log_values.printable(text)} is no count")
+                self.left_out.add(1, f"{name}: {log_lines.printable(text)} is no count")
             else:
                 columns[name] = value
         return columns
@@ -594,23 +736,23 @@ class RankLines:
         rates: dict[str, tuple[float, float]] = {}
         line, texts = self.rates[-1] if self.rates else (0, {})
         for name, text in texts.items():
-            value = pattern_lines.number(text)
+            value = parse_number(text)
             if math.isfinite(value) and value > 0:
-                rates[name] = value, pattern_lines.half_digit(pa.array([text])) / value
+                rates[name] = value, half_last_digit(pa.array([text])) / value
             else:
-                self.left_out.add(line, f"{name} is {log_values.printable(text)}")
+                self.left_out.add(line, f"{name} is {log_lines.printable(text)}")
         return rates
 
     def _metrics(self):
         metrics = []
         of_pattern = {metric.name: metric for metric in self.patterns.metrics}
         for name, (line, text, unit) in self.metrics.items():
-            value = pattern_lines.number(text)
+            value = parse_number(text)
             if abs(value) <= log_metrics.MOST:
                 better = of_pattern[name].better
                 metrics.append({"name": name, "value": value, "unit": unit, "better": better})
             else:
-                shown = log_values.printable(text)
+                shown = log_lines.printable(text)
                 self.left_out.add(line, f"metric {name}: expected a finite number, found {shown}")
         return metrics
 
@@ -637,9 +779,9 @@ class RankLines:
         """The row of evals of a line; None if it has no score."""
         row, scores = {"split": "validation"}, 0
         for name, text in texts.items():
-            value = pattern_lines.number(text)
+            value = parse_number(text)
             if name in (*IDS, "examples"):
-                value = log_values.count(value, 0)
+                value = log_lines.count(value, 0)
                 if name == "epoch" and value is not None:
                     value += 1 - self.first_epoch
             elif name.endswith(PERCENT):
@@ -647,7 +789,7 @@ class RankLines:
             if name in ("top1", "top5", "iou") and not 0 <= value <= 1:
                 value = None
             if value is None or (math.isnan(value) and name != "loss"):
-                self.left_out.add(line, f"{name} of an evaluation: {log_values.printable(text)}")
+                self.left_out.add(line, f"{name} of an evaluation: {log_lines.printable(text)}")
                 continue
             row[name] = value
             scores += name not in (*IDS, "examples")
@@ -656,4 +798,4 @@ class RankLines:
 
 def _factors(name):
     """By what the numbers of a group are multiplied, by their suffix."""
-    return pattern_lines.SECONDS if name.endswith(WITH_UNIT) else pattern_lines.SCALES
+    return SECONDS if name.endswith(WITH_UNIT) else SCALES

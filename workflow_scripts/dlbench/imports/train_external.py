@@ -35,8 +35,8 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import files, terminal
-from dlbench.imports import import_logs, kinds, logged_events, table_rows
-from dlbench.imports.logged_events import Relay
+from dlbench.imports import import_logs, kinds, table_rows
+from dlbench.imports.importers.dlbench import COPIED, Relay
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.machine import energy, facts, gpus, redaction
@@ -245,13 +245,8 @@ def _sampler(pid, samples, watching):
     if not watching.sample_every_s:
         return None
     supervisor = os.environ.get(gpus.SUPERVISOR)
-    mark = {gpus.SUPERVISOR: supervisor} if supervisor else {}
-    return sampling.Sampler(
-        samples,
-        watching.sample_every_s,
-        watching.gpus,
-        process=ProgramUse(pid, mark),
-    )
+    use = ProgramUse(pid, {gpus.SUPERVISOR: supervisor} if supervisor else {})
+    return sampling.Sampler(samples, watching.sample_every_s, watching.gpus, process=use)
 
 
 def _of_all_nodes(use, nodes):
@@ -284,7 +279,7 @@ class ProgramUse:
         self._waited_for_s = _waited_for_s()
 
     def begin(self) -> None:
-        """CPU time counts from the start of the program, so there is nothing to do."""
+        """Nothing: CPU time counts from the start of the program."""
 
     def sample(self) -> dict[str, Any]:
         """`cpu_percent` since the last sample, 100 = one core, and `memory_bytes`."""
@@ -356,17 +351,15 @@ def train(
     events.write("machine", **machine)
     device_model = _device_model(machine, watching.gpus)
     logged = folder / other_trainers.LOGGED
-    relay = logged_events.Relay(run, logged, log, events, device_model, lambda: _bindings(folder))
+    relay = Relay(run, logged, log, events, device_model, lambda: _bindings(folder))
     variables = other_trainers.log_variables(run, folder)
     started_at = events.begin()
     program = run_watched(command, folder, events, watching, variables, relay)
     ended_at, seconds = event_log.utc_now(), program.seconds
-    if relay.first.start:  # by the clock of the program's log
-        between = event_log.seconds_between
-        seconds = relay.first.end.get("t_s") or max(
-            0.0, between(relay.first.start["t_utc"], ended_at)
-        )
-    marker = _marker(folder) if image_id else None
+    if begun := relay.first.start.get("t_utc"):  # by the clock of the program's log
+        since_s = max(0.0, event_log.seconds_between(begun, ended_at))
+        seconds = relay.first.end.get("t_s") or since_s
+    marker = files.read_json(folder / other_trainers.PROOF) if image_id else None
     events.write("begin", t_utc=relay.first.began or started_at, containment=marker)
 
     def finish(status, message):
@@ -374,8 +367,8 @@ def train(
         relay.finish(marker, **ended)
         events.write("run_end", **ended, **program.use)
 
-    if image_id and (marker or {}).get("image_id") != image_id:
-        actual = (marker or {}).get("image_id", "no image")
+    actual = (marker or {}).get("image_id", "no image")
+    if image_id and actual != image_id:
         finish("failed", f"expected the image {image_id}, was in {actual}")
         return
     tail = _tail(folder / other_trainers.PRINTED)
@@ -436,13 +429,13 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
         program: an Ended.
         folder: of its logs.
         device_model: of the run, unless its log has it.
-        relay: a logged_events.Relay, which may have written run_start, steps and evaluations.
+        relay: a Relay, which may have written run_start, steps and evaluations.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
         name: value
         for name, value in row.items()
-        if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
+        if type(value) in (int, float) and name not in (*FIELDS, "devices", "global_batch")
     }
     is_relayed = bool(relay.first.start)
     if not is_relayed:
@@ -464,7 +457,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
     later_s = _later_s(row.get("started_at"), zero_at, program.seconds)
     for table, rows in table_rows.run_tables(imported, run.id, tables):
         kind = table.removesuffix("s")
-        if is_relayed and kind in logged_events.COPIED:
+        if is_relayed and kind in COPIED:
             continue
         for line in rows.to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
@@ -475,15 +468,12 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
                 values = {"step_time_s": math.nan, "loss": math.nan, **values}
             events.write(kind, **values)
     # read_run checks the fields that must agree; the log may name the model differently.
-    notes = [
-        *imported.notes,
-        *(
-            f"its log says {name} {value!r}"
-            for name, value in imported.columns.items()
-            if name in FIELDS
-            and name not in other_trainers.COMPARED
-            and value not in (None, getattr(run, name))
-        ),
+    notes = imported.notes + [
+        f"its log says {name} {value!r}"
+        for name, value in imported.columns.items()
+        if name in FIELDS
+        and name not in other_trainers.COMPARED
+        and value not in (None, getattr(run, name))
     ]
     reason = row.get(contradictions.REASON) or contradictions.describe_excess(
         row, run.steps, program.seconds
@@ -531,18 +521,6 @@ def _later_s(begun, started_at, seconds):
         return 0.0
     later_s = event_log.seconds_between(started_at, begun.strftime(event_log.UTC_FORMAT))
     return later_s if 0 <= later_s <= seconds else 0.0
-
-
-def _is_number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _marker(folder):
-    """The marker of the image in which the program ran; None if it ran in none."""
-    try:
-        return json.loads((folder / other_trainers.PROOF).read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def _tail(path):

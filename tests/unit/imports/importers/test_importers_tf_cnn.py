@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from dlbench.imports import import_logs
-from dlbench.imports.importers import Steps, tf_cnn_metric_log
+from dlbench.imports import import_logs, kinds
+from dlbench.imports.importers import Steps
 from dlbench.imports.importers import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs.log_samples import (
@@ -211,7 +211,7 @@ RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
 
 def test_a_metric_log_is_cut_where_steps_begin_anew(tmp_path):
     text = events((RATE, 1, 40), (RATE, 10, 80), (RATE, 1, 40), (RATE, 10, 64), (TOTAL, 10, 63))
-    first, second = read(tmp_path, text, tf_cnn_metric_log)
+    first, second = read(tmp_path, text, kinds.load("tf_cnn_metric_log"))
     assert first.status == "failed"
     assert list(first.steps.step) == list(second.steps.step) == [1, 10]
     assert second.columns["images_per_second"] == 63

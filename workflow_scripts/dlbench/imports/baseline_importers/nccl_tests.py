@@ -27,7 +27,7 @@ from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MAX_TIME_S, count, real
+from dlbench.imports.log_lines import MAX_TIME_S, count, real
 
 LINE_MARKS = (b" busbw",)
 NAMED = re.compile(r"# Collective test (?:starting|concluded): (?:\S*/)?(\w+?)(?:_perf\w*)?\s*$")

@@ -20,7 +20,7 @@ from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MAX_TIME_S, count, real
+from dlbench.imports.log_lines import MAX_TIME_S, count, real
 
 LINE_MARKS = (b"# OSU ",)
 TITLE = re.compile(r"#\s*OSU [A-Z]+(?:-\w+)? (.+?)(?: Test)? v(\d[\w.]*)\s*$")

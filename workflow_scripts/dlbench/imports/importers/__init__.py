@@ -14,7 +14,10 @@ and may define:
         output comes first, `recognise` is called again with the first such line as the beginning
         of `log.head`.
 
-dlbench/imports/console.py reads console output: it removes the launchers' prefixes and separates
+A file for several kinds of one program has VARIANTS = {kind: {constants}}, among them ABOUT, a
+line on the kind; its functions have the parameter `name`, the kind.
+
+dlbench/imports/log_lines.py reads console output: it removes the launchers' prefixes and separates
 the lines of ranks.
 An importer notes everything that it leaves out of a log, with line and reason.
 """

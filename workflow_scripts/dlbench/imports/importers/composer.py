@@ -26,10 +26,10 @@ import math
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import console, log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, real
+from dlbench.imports.log_lines import CUT_SHORT, LeftOut, count, real
 
 FAMILY = "composer"
 LINE_MARKS = (b"[metric][batch=", b" Train time/batch", b" Train loss/", b" Train throughput/")
@@ -56,14 +56,14 @@ EVAL = "metrics/eval/"
 def recognise(log: LogFile) -> bool:
     if not any(mark in log.head for mark in LINE_MARKS):
         return False
-    text = console.head(log)
+    text = log_lines.head(log)
     metrics = re.search(r"^\[metric\]\[batch=\d+\]: \S+: ", text, re.M)
     printed = re.search(r"^\s+Train (?:time/batch|loss/train/|throughput/)\S*: ", text, re.M)
     return bool(metrics or printed)
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    yield from console.read(log, _Run)
+    yield from log_lines.read(log, _Run)
 
 
 class _Run:
@@ -120,12 +120,12 @@ class _Run:
             self.losses.add(name)
 
     def _keep(self, line, metrics, batch, name, text):
-        value = log_values.loss(text) if name == LOSS else real(text, 0)
+        value = log_lines.loss(text) if name == LOSS else real(text, 0)
         if value is None:
             self.left_out.add(line, f"{name} is not a number")
         else:
             known = metrics.setdefault(batch, {}).setdefault(name, value)
-            console.check_rank(self.log, line, (1, 1), (known, value))
+            log_lines.check_rank(self.log, line, (1, 1), (known, value))
 
     def _score(self, row, name, text):
         score = SCORES.get(name.removeprefix(EVAL).rpartition("/")[2])
@@ -164,9 +164,9 @@ class _Run:
                 "images_per_second is the harmonic mean of all"
             )
         if self.unknown:
-            run.notes.append(f"left out: {log_values.list_names(self.unknown)}")
+            run.notes.append(f"left out: {log_lines.list_names(self.unknown)}")
         if self.losses:
-            run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")
+            run.notes.append(f"losses left out: {log_lines.list_names(self.losses)}")
         run.notes += self.left_out.notes()
         return [run]
 
@@ -187,7 +187,7 @@ def _settings(rows):
 
 def _near(ratio):
     """The integer within 1 % of a ratio of printed numbers; None if there is none."""
-    near = round(ratio) if ratio < log_values.MAX_COUNT else 0
+    near = round(ratio) if ratio < log_lines.MAX_COUNT else 0
     return near if near and abs(ratio - near) <= 0.01 * near else None
 
 

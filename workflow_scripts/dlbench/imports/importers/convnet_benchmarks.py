@@ -26,7 +26,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import console
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 
@@ -51,7 +51,7 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    yield from console.read(log, _Reader, dates=True)
+    yield from log_lines.read(log, _Reader, dates=True)
 
 
 class _Reader:
@@ -73,7 +73,7 @@ class _Reader:
             run.lines = (self.first_line, number)
             self.done.append(run)
             self.steps, self.fixed, self.first_line = Steps(), None, number + 1
-        elif match := GPU.match(console.split(line)[1]):
+        elif match := GPU.match(log_lines.split(line)[1]):
             self.gpu = match[1].strip() or self.gpu
 
     def runs(self):

@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dlbench.imports import log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, LeftOut, real
+from dlbench.imports.log_lines import CUT_SHORT, LeftOut, real
 from dlbench.machine.gpus import throttle_reasons
 
 FAMILY = None
@@ -143,17 +143,18 @@ FORMS = (
 
 
 def recognise(log: LogFile) -> bool:
-    first = _first_line(log)
-    return any(form.names(first) for form in FORMS) or bool(QUERY_ROW.match(first))
+    first, form = _first_line(log)
+    return bool(form.names(first) or QUERY_ROW.match(first))
 
 
 def _first_line(log):
-    return next((line for line in log.head_text.splitlines() if line.strip()), "")
+    """(the first line that is not empty, its form; QUERY if it is no header)."""
+    first = next((line for line in log.head_text.splitlines() if line.strip()), "")
+    return first, next((form for form in FORMS if form.names(first)), QUERY)
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    first = _first_line(log)
-    form = next((form for form in FORMS if form.names(first)), QUERY)
+    _, form = _first_line(log)
     samples, number = _Samples(log, form), 0
     for number, line in log.lines():
         if number == log.unfinished:
@@ -290,7 +291,7 @@ class _Samples:
         if not any(name in self.names for name in SELECTORS):
             run.notes.append("no index in the log: taken as GPU 0")
         if unknown := set(self.names) - {TIME, *NAMES, *SELECTORS, *REASONS, *KNOWN}:
-            run.notes.append(f"columns left out: {log_values.list_names(unknown)}")
+            run.notes.append(f"columns left out: {log_lines.list_names(unknown)}")
         for name, times in self.absent.items():
             run.notes.append(f"{name}: not there in {times} samples")
         run.notes += self.left_out.notes()

@@ -28,10 +28,10 @@ in yuanhuanghuang/quality (baselines/lrqa), with evaluations.
 import math
 from collections.abc import Iterator
 
-from dlbench.imports import log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MAX_TIME_S, LeftOut, count, real
+from dlbench.imports.log_lines import MAX_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "hf_trainer"
@@ -56,7 +56,7 @@ def read(log: LogFile) -> Iterator[Imported]:
         size += len(text)
         if size > MAX_BYTES:
             raise log.error(len(lines), "too long for a trainer_state.json")
-    state = log_values.from_json("\n".join(lines))
+    state = log_lines.from_json("\n".join(lines))
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
         raise log.error(
             len(lines) or 1,
@@ -78,7 +78,7 @@ def _imported(log, state, last_line):
         if "train_runtime" in entry:
             ends.append((entry, evaluated_s))
             evaluated_s = 0.0  # what is evaluated from here on is not in its time
-        if (loss := log_values.loss(entry.get("loss"))) is not None and at > before:
+        if (loss := log_lines.loss(entry.get("loss"))) is not None and at > before:
             run.steps.add(at, math.nan, loss, 0)
             before = at
         for prefix in _prefixes(entry):
@@ -89,13 +89,10 @@ def _imported(log, state, last_line):
         unknown |= {name for name in entry if name not in known and not name.endswith(RATES)}
     if not (step or run.steps or run.evals):
         raise log.error(1, "no step, no loss and no evaluation in it: training had not begun")
-    run.columns |= {
-        name: value
-        for name, value in (("steps", total), ("epochs", _whole(state.get("num_train_epochs"))))
-        if value
-    }
-    if "epochs" in run.columns:
-        run.columns.pop("steps", None)
+    if epochs := _whole(state.get("num_train_epochs")):
+        run.columns["epochs"] = epochs
+    elif total:
+        run.columns["steps"] = total
     if ends:
         _rate(run, *ends[-1], step, total)
         if len(ends) > 1:
@@ -103,7 +100,7 @@ def _imported(log, state, last_line):
     elif step is not None and total and step < total:
         run.status, run.message = "failed", f"the state of a checkpoint at step {step} of {total}"
     if unknown:
-        run.notes.append(f"left out: {log_values.list_names(unknown)}")
+        run.notes.append(f"left out: {log_lines.list_names(unknown)}")
     run.notes += left_out.notes()
     return run
 
@@ -123,7 +120,7 @@ def _prefixes(entry):
 
 def _evaluation(entry, prefix, step):
     accuracy = real(entry.get(f"{prefix}_accuracy"), 0, 1)
-    values = {"loss": log_values.loss(entry.get(f"{prefix}_loss")), "top1": accuracy}
+    values = {"loss": log_lines.loss(entry.get(f"{prefix}_loss")), "top1": accuracy}
     values = {name: value for name, value in values.items() if value is not None}
     if not values:
         return None

@@ -25,10 +25,10 @@ examples/benchmark/synthetic_benchmark.py.
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import console
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut
+from dlbench.imports.log_lines import LeftOut
 
 FAMILY = "horovod_synthetic"
 LINE_MARKS = (b" img/sec ", b"Number of GPUs: ", b"Number of CPUs: ", b"Total img/sec on ")
@@ -52,7 +52,7 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    yield from console.read(log, _Reader)
+    yield from log_lines.read(log, _Reader)
 
 
 class _Reader:
@@ -69,7 +69,9 @@ class _Reader:
             run.iteration(self.log, number, match)
         elif match := TOTAL.search(line):
             total = float(match[3])
-            console.check_rank(self.log, number, (total, total if run.total is None else run.total))
+            log_lines.check_rank(
+                self.log, number, (total, total if run.total is None else run.total)
+            )
             run.total = total
             self._set(number, "devices", int(match[1]))
             run.device_kind = match[2]
@@ -93,7 +95,7 @@ class _Reader:
             raise self.log.error(
                 number,
                 f"{name} {value}, and {known} before: two programs printed into this log, and "
-                + console.UNKNOWN_RANKS_HINT,
+                + log_lines.UNKNOWN_RANKS_HINT,
             )
         setattr(self.run, name, value)
 
@@ -131,9 +133,9 @@ class _Run:
         known = self.rates.get(iteration)
         # No rank is two lines ahead of another.
         if iteration < max(self.rates, default=0) - (known is not None):
-            console.check_begin(log, line, iteration, min(self.rates))
+            log_lines.check_begin(log, line, iteration, min(self.rates))
         if known is not None:
-            console.check_rank(log, line, (rate, known))
+            log_lines.check_rank(log, line, (rate, known))
             self.differences.append(abs(rate / known - 1))
             self.left_out.add(line, "an iteration that was there before: of another rank")
             rate = min(rate, known)
@@ -156,7 +158,7 @@ class _Run:
             raise log.error(
                 self.first_line,
                 "programs of one device each printed into this log, and "
-                + console.UNKNOWN_RANKS_HINT,
+                + log_lines.UNKNOWN_RANKS_HINT,
             )
         if self.of_all_devices:
             self.rates = {number: rate / self.devices for number, rate in self.rates.items()}

@@ -15,7 +15,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from dlbench.imports import log_file, log_values
+from dlbench.imports import log_file, log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 
@@ -93,7 +93,7 @@ def _unfinished(rest, error):
 
 def _damaged(log, offset, text):
     return LogError(
-        f"{log.path}, byte {offset}: expected an event, found {log_values.printable(text, 40)}"
+        f"{log.path}, byte {offset}: expected an event, found {log_lines.printable(text, 40)}"
     )
 
 
@@ -114,11 +114,11 @@ class _Timeline:
             micros = (
                 args.get("start_time_since_epoch_in_micros") if isinstance(args, dict) else None
             )
-            micros = log_values.real(micros, 0, 1e17)
-            self.started_at = self.started_at or (micros and log_values.date(micros / 1e6))
+            micros = log_lines.real(micros, 0, 1e17)
+            self.started_at = self.started_at or (micros and log_lines.date(micros / 1e6))
         elif phase in ("B", "E"):
-            at_us = log_values.real(event.get("ts"), 0, 1e17)
-            if at_us is None or log_values.count(pid, 0) is None:
+            at_us = log_lines.real(event.get("ts"), 0, 1e17)
+            if at_us is None or log_lines.count(pid, 0) is None:
                 raise self._error(offset, "an event without its time or its tensor")
             self.tensors.add(pid)
             (self._begin if phase == "B" else self._end)(offset, event, pid, at_us)
@@ -151,7 +151,7 @@ class _Timeline:
             run.notes.append(f"Horovod's timeline began at {self.started_at:%Y-%m-%dT%H:%M:%SZ}")
         sums = ", ".join(
             f"{_activity_label(name)} {seconds:.6g} s ({self.times[name]} times)"
-            for name, seconds in self.seconds.most_common(log_values.MAX_NAMES)
+            for name, seconds in self.seconds.most_common(log_lines.MAX_NAMES)
         )
         run.notes.append(
             f"rank 0's activities summed over {len(self.tensors)} tensors, which overlap: {sums}"

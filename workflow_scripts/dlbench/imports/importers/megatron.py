@@ -30,10 +30,10 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlbench.imports import console, log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
+from dlbench.imports.log_lines import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "megatron"
@@ -77,7 +77,7 @@ def recognise(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Iterator[Imported]:
     arguments = _Arguments()
-    yield from console.read(log, lambda log: _Reader(log, arguments))
+    yield from log_lines.read(log, lambda log: _Reader(log, arguments))
 
 
 class _Arguments:
@@ -108,7 +108,7 @@ class _Reader:
                 if run.rows and self._arguments_are_new():
                     run = self._next(number)
                 elif run.rows and row.iteration < run.rows[-1].iteration:
-                    console.check_begin(self.log, number, row.iteration, run.rows[0].iteration)
+                    log_lines.check_begin(self.log, number, row.iteration, run.rows[0].iteration)
                     run = self._next(number)
                 run.settings, self.arguments.used = self.arguments.settings, True
                 run.add(row)
@@ -135,12 +135,6 @@ class _Reader:
         return [run.imported(self.log) for run in runs]
 
 
-def _fields(text):
-    """{name: text} of the fields of a line, which bars separate."""
-    pairs = (part.partition(": ") for part in text.split("|"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 class _Run:
     """The lines of one run."""
 
@@ -155,7 +149,8 @@ class _Run:
     def row(self, line, match):
         """Parse a line; None if it lacks the iteration or the time."""
         iteration, total, fields, unit = count(match[1]), count(match[2]), match[3], match[4]
-        fields = _fields(fields)
+        pairs = (part.partition(": ") for part in fields.split("|"))
+        fields = {name.strip(): value.strip() for name, _, value in pairs}
         text = fields.get(f"elapsed time per iteration ({unit})", "")
         # Some forks print a mean after a slash.
         elapsed = real(text.partition("/")[0], 0, MAX_TIME_S)
@@ -172,7 +167,7 @@ class _Run:
         return _Row(
             iteration,
             elapsed / 1000 if unit == "ms" else elapsed,
-            log_values.loss(fields[name]) if name else None,
+            log_lines.loss(fields[name]) if name else None,
             count(fields.get("global batch size")),
             total,
             count(fields.get("number of skipped iterations"), 0) or 0,
@@ -193,9 +188,9 @@ class _Run:
             return False
         times, losses = (row.elapsed_s, known.elapsed_s), (row.loss, known.loss)
         if known != row and known is self.rows[-1]:
-            console.check_rank(log, line, times, losses)
+            log_lines.check_rank(log, line, times, losses)
         time_difference = abs(row.elapsed_s / known.elapsed_s - 1)
-        is_behind = known in self.rows[-2:] and time_difference <= console.AGREE
+        is_behind = known in self.rows[-2:] and time_difference <= log_lines.AGREE
         if known != row and not (is_behind and str(row.loss) == str(known.loss)):
             return False
         self.repeated_lines += 1
@@ -207,15 +202,12 @@ class _Run:
         self.by_iteration[row.iteration] = row
 
     def add_evaluation(self, line, match):
-        loss, perplexity = log_values.loss(match[1]), real(match[2], 0)
+        loss, perplexity = log_lines.loss(match[1]), real(match[2], 0)
         step = re.search(r"iteration (\d+)", line)
-        row = {
-            "split": "test" if "test set" in line or line.startswith("test") else "validation",
-            "step": count(step[1]) if step else None,
-            "loss": loss,
-            "perplexity": perplexity,
-        }
-        self.evals.append({name: value for name, value in row.items() if value is not None})
+        is_test = "test set" in line or line.startswith("test")
+        row = {"step": count(step[1]) if step else None, "loss": loss, "perplexity": perplexity}
+        known = {name: value for name, value in row.items() if value is not None}
+        self.evals.append({"split": "test" if is_test else "validation", **known})
 
     def imported(self, log):
         if not self.rows:
@@ -240,7 +232,7 @@ class _Run:
                 f"times differ by up to {self.time_difference:.1%}"
             )
         if self.losses:
-            run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")
+            run.notes.append(f"losses left out: {log_lines.list_names(self.losses)}")
         run.notes += self.left_out.notes()
         return run
 
@@ -308,7 +300,7 @@ class _Run:
         flops = {r.iteration: r.flops * r.elapsed_s / (r.batch or 1) for r in self.rows if r.flops}
         usual = statistics.median(flops.values()) if flops else 0
         for iteration, value in flops.items():
-            if abs(value / usual - 1) > console.AGREE:
+            if abs(value / usual - 1) > log_lines.AGREE:
                 run.columns["contradicts"] = (
                     f"TFLOP/s times time of iteration {iteration} are {value / usual:.3g} times "
                     "those of others"

@@ -49,10 +49,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dlbench import Error
-from dlbench.imports import log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut, count, real
+from dlbench.imports.log_lines import LeftOut, count, real
 
 FAMILY = "mlperf"
 MARK = ":::MLLOG "
@@ -134,6 +134,9 @@ class _Interval:
     def has(self, time_ms: float) -> bool:
         return self.start_ms < time_ms < self.stop_ms
 
+    def contains(self, evaluation: tuple[float, float]) -> bool:
+        return self.start_ms <= evaluation[0] <= evaluation[1] <= self.stop_ms
+
 
 def _counted(intervals, evaluations=()):
     """The intervals with a known growth of samples_count; [] if there are none.
@@ -147,7 +150,7 @@ def _counted(intervals, evaluations=()):
     counted = []
     for interval, next_ in itertools.zip_longest(intervals, intervals[1:]):
         if interval.items == 0 and next_ and next_.first_count is not None:
-            if any(_contains(interval, evaluation) for evaluation in evaluations):
+            if any(map(interval.contains, evaluations)):
                 continue
             interval = dataclasses.replace(interval, last_count=next_.first_count)
         if interval.items and interval.items > 0:
@@ -237,7 +240,7 @@ def _training_ms(intervals, evaluations, run_ms):
     It is in doubt where most of the run's time, `run_ms` (0: unknown), is outside the intervals.
     """
     inside_ms = sum(i.stop_ms - i.start_ms for i in intervals)
-    within = [e for e in evaluations if any(_contains(i, e) for i in intervals)]
+    within = [e for e in evaluations if any(i.contains(e) for i in intervals)]
     training = inside_ms - sum(stop - start for start, stop in within)
     outside_ms = sum(stop - start for start, stop in evaluations if (start, stop) not in within)
     if training <= 0:
@@ -253,7 +256,7 @@ def _training_ms(intervals, evaluations, run_ms):
 
 def _count_mixed(intervals, evaluations, scores_ms):
     """The number of intervals with the start, end or score of an evaluation, but not all of it."""
-    within = [(i, e) for i in intervals for e in evaluations if _contains(i, e)]
+    within = [(i, e) for i in intervals for e in evaluations if i.contains(e)]
     whole = [evaluation for _, evaluation in within]
     marks = [time for e in evaluations if e not in whole for time in e]
     # A score may be printed some time after its evaluation.
@@ -263,10 +266,6 @@ def _count_mixed(intervals, evaluations, scores_ms):
         or (id(i) not in clean and any(i.has(time) for time in scores_ms))
         for i in intervals
     )
-
-
-def _contains(interval, evaluation):
-    return interval.start_ms <= evaluation[0] <= evaluation[1] <= interval.stop_ms
 
 
 def recognise(log: LogFile) -> bool:
@@ -299,7 +298,7 @@ def _event(line):
         return None, "an event without a key"
     time_ms = real(event.get("time_ms"), 0, MAX_TIME_MS)
     if time_ms is None:
-        return None, f"{log_values.printable(event['key'])} without a time"
+        return None, f"{log_lines.printable(event['key'])} without a time"
     metadata = event.get("metadata")
     return {
         "key": event["key"],
@@ -404,7 +403,7 @@ class _Run:
         self._evaluations(run, start_ms)
         if len(self.namespaces) > 1:
             run.notes.append(
-                f"namespaces {log_values.list_names(map(repr, self.namespaces))}: items and "
+                f"namespaces {log_lines.list_names(map(repr, self.namespaces))}: items and "
                 "evaluations of the first that prints them"
             )
         run.notes += self.left_out.notes()
@@ -413,16 +412,16 @@ class _Run:
     def _end(self, run, start_ms):
         """Set the columns of start, end and status."""
         if start_ms is not None:
-            run.columns["started_at"] = log_values.date(start_ms / 1000)
+            run.columns["started_at"] = log_lines.date(start_ms / 1000)
         if not self.stops:
             run.status, run.message = "failed", "the log has no run_stop"
             return
         stop_ms = max(event["time_ms"] for event in self.stops.values())
-        run.columns["ended_at"] = log_values.date(stop_ms / 1000)
+        run.columns["ended_at"] = log_lines.date(stop_ms / 1000)
         statuses = {str(event["metadata"].get("status")) for event in self.stops.values()}
         if statuses != {"success"}:
             run.status = "failed"
-            run.message = f"run_stop: {log_values.list_names(statuses)}"
+            run.message = f"run_stop: {log_lines.list_names(statuses)}"
         if start_ms is None or stop_ms < start_ms:
             run.notes.append("no run_start before run_stop: no duration")
             return
@@ -546,5 +545,5 @@ def _score_name(benchmark, metadata):
         return "top-1 accuracy"
     said = metadata.get("metric")
     if isinstance(said, str):
-        return log_values.printable(said).strip("'")
+        return log_lines.printable(said).strip("'")
     return SCORES.get(benchmark) or LOSSES.get(benchmark) or "eval_accuracy"

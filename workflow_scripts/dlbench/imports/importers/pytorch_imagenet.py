@@ -34,10 +34,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlbench.imports import console, log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
+from dlbench.imports.log_lines import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
 
 FAMILY = "pytorch_imagenet"
 LINE_MARKS = (b"Epoch: [",)
@@ -63,7 +63,7 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    yield from console.read(log, _Reader)
+    yield from log_lines.read(log, _Reader)
 
 
 class _Reader:
@@ -80,7 +80,7 @@ class _Reader:
             printed, place = self.run.printed, (epoch or 0, batch or 0)
             # No process is two lines ahead of another.
             if printed and place < printed[-1] and place not in printed[-2:]:
-                console.check_begin(self.log, number, place, printed[0])
+                log_lines.check_begin(self.log, number, place, printed[0])
                 self._next(number)
             if not self.run.printed or place > self.run.printed[-1]:
                 self.run.printed.append(place)
@@ -123,7 +123,7 @@ class _Run:
         self.batches = self.batches or batches
         loss = LOSS.search(match[6])
         self.without_loss += not loss and "loss" in match[6].lower()
-        parsed = _Line(batch, time_s, mean_s, log_values.loss(loss[1]) if loss else None)
+        parsed = _Line(batch, time_s, mean_s, log_lines.loss(loss[1]) if loss else None)
         lines = self.epochs.setdefault(epoch, {})
         if batch in lines:
             self._compare(epoch, parsed, lines[batch])
@@ -156,11 +156,11 @@ class _Run:
         if not self.epochs:
             raise log.error(self.last_line, "no batch of an epoch could be read")
         drift = self._drift()
-        if drift > console.AGREE:
+        if drift > log_lines.AGREE:
             raise log.error(
                 self.first_line,
                 f"processes whose times differ by {drift:.0%} printed into this log: they did not "
-                f"wait for one another, and {console.UNKNOWN_RANKS_HINT}",
+                f"wait for one another, and {log_lines.UNKNOWN_RANKS_HINT}",
             )
         columns = {"framework": "pytorch", "mode": "train"}
         run = Imported(
@@ -272,7 +272,7 @@ def _window_ends(lines, warm_up):
     """
     start = (lines[0].time_s, HALF_DIGIT_S) if warm_up else (0.0, 0.0)
     readings = ((line.number * line.mean_s, line.number * HALF_DIGIT_S) for line in lines[warm_up:])
-    return {warm_up + row for row in log_values.window_ends(readings, start)}
+    return {warm_up + row for row in log_lines.window_ends(readings, start)}
 
 
 def _fits(lines, first):

@@ -29,11 +29,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dlbench.common import protobuf, tfrecord
-from dlbench.imports import log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
-from dlbench.imports.importers.lightning_csv import ACCURACIES, TOP5
+from dlbench.imports.importers.csv_metrics import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
-from dlbench.imports.log_values import MAX_TIME_S, count, real
+from dlbench.imports.log_lines import MAX_TIME_S, count, real
 from dlbench.study import contradictions
 from dlbench.tables import table_columns
 
@@ -84,7 +84,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     if run.start_s is None:
         raise LogError(f"{log.path}: no event with a value")
     if not run.is_known:
-        tags = log_values.list_names(map(_tag, run.unused))
+        tags = log_lines.list_names(map(_tag, run.unused))
         raise LogError(f"{log.path}: no known tag, but {tags}; known are {KNOWN}")
     yield run.imported(log.path.parent.name == "validation")
 
@@ -162,7 +162,7 @@ class _Run:
             evals=self.evals,
             samples=self.samples,
         )
-        if not in_validation and (start_date := log_values.date(self.start_s)):
+        if not in_validation and (start_date := log_lines.date(self.start_s)):
             run.columns["started_at"] = start_date
         if "global_batch" not in run.columns and self.steps.batch:
             run.columns["global_batch"] = self.steps.batch
@@ -172,7 +172,7 @@ class _Run:
         self._add_epochs(run, in_validation or self.held_out)
         run.notes += self.steps.notes + self.notes
         if self.unused:
-            run.notes.append(f"tags left out: {log_values.list_names(map(_tag, self.unused))}")
+            run.notes.append(f"tags left out: {log_lines.list_names(map(_tag, self.unused))}")
         return run
 
     def _check_batch(self, run):
@@ -232,7 +232,7 @@ class _Steps:
             timed = (rows.step, rows.step_time_s, rows.window_steps)
             for column in (*timed, rows.loss, rows.warm_up, self.rates):
                 column.pop()
-        if len(self.notes) < log_values.MAX_NAMES:
+        if len(self.notes) < log_lines.MAX_NAMES:
             self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
 
     def finish(self, warmup_steps, is_by_keras):

@@ -36,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from dlbench.imports import console, log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 
@@ -77,7 +77,7 @@ TOTAL = re.compile(r"total images/sec: (\d+\.\d\d)\s*$")
 ACCURACY = re.compile(r"Accuracy @ 1 = (\S+) Accuracy @ 5 = (\S+) \[(\d+) examples\]\s*$")
 AT_STEP = re.compile(r"Running (?:final )?evaluation at global_step (\d{1,18})\s*$")
 RECOGNISED = re.compile(
-    rf"^(?:{console.PREFIX.pattern})(?:Batch size:  \d+ global|Step[\t ]+Img/sec[\t ]+"
+    rf"^(?:{log_lines.PREFIX.pattern})(?:Batch size:  \d+ global|Step[\t ]+Img/sec[\t ]+"
     r"|\d+[\t ]+images/sec: )",
     re.M,
 )
@@ -112,7 +112,7 @@ def read(log: LogFile) -> Iterator[Imported]:
             continue
         lines = block.decode("utf-8", "replace").split("\n")[:-1]
         for number, whole in enumerate(lines, start=first):
-            rank, line = console.split(whole)
+            rank, line = log_lines.split(whole)
             sections = ranks.setdefault(rank, [_Section(number)])
             if sections[-1].ends_before(line):
                 sections.append(_Section(number))
@@ -180,7 +180,7 @@ class _Section:
         return has_rows and _key(line) in ("version", "model", "mode")
 
     def add_steps(self, rows, last_line, number):
-        log_values.append_rows(rows, (self.steps.step, self.rates, self.steps.loss))
+        log_lines.append_rows(rows, (self.steps.step, self.rates, self.steps.loss))
         self.last_step_line, self.last = last_line, number
 
     def merge(self, other):
@@ -297,7 +297,7 @@ class _Section:
         reason = "steps go back from here on"
         if self.banners > 1:
             reason = f"{self.banners} programs printed into this log"
-        return log.error(self.first, f"{reason}, and {console.UNKNOWN_RANKS_HINT}")
+        return log.error(self.first, f"{reason}, and {log_lines.UNKNOWN_RANKS_HINT}")
 
     def _evaluation(self, columns):
         notes = [*self.notes, "an evaluation: its total images/sec is no throughput of training"]
@@ -341,7 +341,7 @@ class _Section:
                 if joined:
                     run.notes.append(
                         f"{joined} of {len(steps)} windows joined with the next: one decimal "
-                        f"of a mean leaves their times in doubt by over {log_values.MAX_DOUBT:.0%}"
+                        f"of a mean leaves their times in doubt by over {log_lines.MAX_DOUBT:.0%}"
                     )
 
         run.complete = complete
@@ -415,8 +415,8 @@ def settings_columns(settings: Mapping[str, str], notes: list[str]) -> dict[str,
             known["item_shape"] = shape
     if mode := MODES.get(settings.get("mode", "")):
         known["mode"] = mode
-    steps = log_values.count(settings.get("num_batches"))
-    per_device = log_values.count(settings.get("batch_size_per_device"))
+    steps = log_lines.count(settings.get("num_batches"))
+    per_device = log_lines.count(settings.get("batch_size_per_device"))
     if epochs := whole_epochs(settings.get("num_epochs"), steps):
         known["epochs"] = epochs
         notes.append(f"{epochs} epochs are {steps} steps")
@@ -435,7 +435,7 @@ def whole_epochs(text: str | None, steps: int | None) -> int | None:
     >>> whole_epochs("4.9971", 488), whole_epochs("5.12", 500), whole_epochs(None, 500)
     (5, None, None)
     """
-    epochs = log_values.real(text, 0.5, 1e6)
+    epochs = log_lines.real(text, 0.5, 1e6)
     if not epochs or not steps or abs(epochs - round(epochs)) * steps >= epochs:
         return None
     return round(epochs)
@@ -456,7 +456,7 @@ def item_shape(model: str | None, dataset: str) -> str | None:
 
 
 def _devices(settings, per_device, notes):
-    devices, batch = device_list(settings), log_values.count(settings.get("batch_size"))
+    devices, batch = device_list(settings), log_lines.count(settings.get("batch_size"))
     if not devices:
         return {"global_batch": batch} if batch else {}
     known = {"device_kind": "gpu" if "gpu" in devices[0].lower() else "cpu"}
@@ -494,7 +494,7 @@ def worker_columns(
         half_digit: half of the rate's last printed digit, items/s.
     """
     devices = len(device_list(settings))
-    per_device = log_values.count(settings.get("batch_size_per_device"))
+    per_device = log_lines.count(settings.get("batch_size_per_device"))
     if settings.get("sync") == "False":
         return {}, "workers that do not wait for one another (Sync: False) have no common step"
     if not total or not rate or not half_digit < rate < math.inf:
@@ -504,7 +504,7 @@ def worker_columns(
     most = math.floor(total / (rate - half_digit) * (1 + WORKERS_DOUBT))
     if fewest > most or most < 1:
         return {}, f"the total is {ratio:.3g} times the worker's rate, no whole number of workers"
-    batch = log_values.count(settings.get("batch_size")) or 0
+    batch = log_lines.count(settings.get("batch_size")) or 0
     stated = batch / (devices * (per_device or math.inf))
     if stated > 1:
         if not (stated.is_integer() and fewest <= stated <= most):
@@ -550,7 +550,7 @@ def process_batch(
 def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
     """Fill in the times of windows from cumulative rates.
 
-    Windows are joined where rounding leaves their times in doubt (`log_values.window_ends`): at
+    Windows are joined where rounding leaves their times in doubt (`log_lines.window_ends`): at
     step 1000, rates like `47.3` every 10 steps do not determine the time of 10 steps.
 
     Args:
@@ -569,7 +569,7 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
         for step, rate in zip(steps.step, rates, strict=True)
     )
     before, before_s, before_rate = 0, 0.0, None
-    ends = log_values.window_ends(readings)
+    ends = log_lines.window_ends(readings)
     for row in ends:
         step, rate = steps.step[row], rates[row]
         took_s = step * batch / rate

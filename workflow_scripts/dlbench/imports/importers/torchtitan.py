@@ -33,10 +33,10 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from dlbench.imports import console, log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, real
+from dlbench.imports.log_lines import CUT_SHORT, LeftOut, count, real
 from dlbench.study import contradictions, wording
 
 FAMILY = "torchtitan"
@@ -95,7 +95,7 @@ def read(log: LogFile) -> Iterator[Imported]:
             run.losses_of_others.setdefault(step, _loss(match[2]))
             continue
         if run.rates and step is not None and step < run.steps[-1]:
-            console.check_begin(log, number, step, run.steps[0])
+            log_lines.check_begin(log, number, step, run.steps[0])
             yield run.imported(log, number - 1)
             run = _Run(number, run.columns)
         run.add(log, number, step, match)
@@ -135,7 +135,7 @@ class _Run:
         elif match := DEVICE.search(line):
             self.columns["device_model"] = match[1]
         elif match := VALIDATION.search(line):
-            step, loss = count(match[1]), log_values.loss(match[2])
+            step, loss = count(match[1]), log_lines.loss(match[2])
             if step is not None and loss is not None:
                 self.evals.append({"split": "validation", "step": step, "loss": loss})
                 self.reset, self.reset_at = step, _date(line)
@@ -148,8 +148,8 @@ class _Run:
             self.columns["devices"] = devices
 
     def _settings(self, text):
-        matches = {name: pattern.search(text) for name, pattern in PARTS.items()}
-        values = {name: count(match[1]) for name, match in matches.items() if match}
+        found = ((name, pattern.search(text)) for name, pattern in PARTS.items())
+        values = {name: count(match[1]) for name, match in found if match}
         sequence, tokens = values.get("sequence"), values.get("tokens")
         if sequence:
             self.columns["item_shape"] = str(sequence)
@@ -167,7 +167,7 @@ class _Run:
             return
         if self.steps and step == self.steps[-1]:
             rates = (rate, self.rates[-1]) if self.steps[1:] and rate > MIN_RATE else (1, 1)
-            console.check_rank(log, line, rates, (loss, self.losses[-1]))
+            log_lines.check_rank(log, line, rates, (loss, self.losses[-1]))
             self.left_out.add(line, "the same step again: of another rank")
             self.losses_of_others.setdefault(step, loss)
             return
@@ -270,7 +270,7 @@ class _Run:
 
 def _loss(text):
     """A printed loss; None if it is no number, or NO_LOSS."""
-    loss = log_values.loss(text)
+    loss = log_lines.loss(text)
     return None if loss == NO_LOSS else loss
 
 

@@ -1,10 +1,10 @@
-"""console: launchers' prefixes are removed, and a run that several ranks print counts once."""
+"""log_lines: launchers' prefixes are removed, and a run that several ranks print counts once."""
 
 import random
 
 import pytest
 
-from dlbench.imports import console
+from dlbench.imports import log_lines
 from dlbench.imports.log_file import LogError
 from support.logs import rewritten_logs
 from support.logs.log_samples import KINDS, horovod_synthetic, tf_cnn_benchmarks
@@ -89,7 +89,7 @@ def test_processes_that_do_not_wait_for_one_another_are_refused_unless_ranks_are
     with pytest.raises(LogError, match=r"times differ by .*mpirun --tag-output, srun --label"):
         read("pytorch_imagenet", log, of_ranks(fast, slow, prefixes=(b"", b"")))
     runs = read("pytorch_imagenet", log, of_ranks(fast, slow))
-    assert [console.mean_time_s(run) for run in runs] == [0.125, 0.5]
+    assert [log_lines.mean_time_s(run) for run in runs] == [0.125, 0.5]
     assert "whose times do not agree" in notes(runs[0])
 
 

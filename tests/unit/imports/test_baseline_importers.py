@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
-from dlbench.imports import import_baselines
+from dlbench.imports import baseline_importers
 from dlbench.results import collect_baselines
 
 FAR = {"site": "far", "nodes": 1, "devices_per_node": 2}
@@ -37,7 +37,7 @@ def rows(tmp_path):
     def imported(content, **fields):
         (tmp_path / "log.txt").write_text(content)
         machine = tmp_path / "baselines" / "far"
-        import_baselines.import_baselines([tmp_path / "log.txt"], machine, fields)
+        baseline_importers.import_baselines([tmp_path / "log.txt"], machine, fields)
         collect_baselines.collect(machine.parent, tmp_path)
         return pq.read_table(tmp_path / "baselines.parquet").to_pylist()
 

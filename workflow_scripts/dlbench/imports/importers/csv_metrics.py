@@ -31,12 +31,15 @@ import math
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import log_values
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, csv_cells, real
+from dlbench.imports.log_lines import CUT_SHORT, MAX_TIME_S, LeftOut, count, csv_cells, real
 
-FAMILY = "lightning_csv"
+VARIANTS = {
+    "keras_csvlogger": {"FAMILY": "keras", "ABOUT": "The CSV of Keras' CSVLogger, a row an epoch"},
+    "lightning_csv": {"FAMILY": "lightning_csv", "ABOUT": "Lightning's and litGPT's metrics.csv"},
+}
 SEPARATORS = ",;\t"
 ACCURACIES = (
     *("accuracy", "acc", "binary_accuracy"),
@@ -50,39 +53,34 @@ TIME, BATCHES, SAMPLES = "train/time", "train/batches", "train/samples"
 OF_FABRIC = {"time": TIME, "batches": BATCHES, "samples": SAMPLES}
 
 
-def recognise(log: LogFile) -> bool:
-    return counted(log) == "step"
-
-
-def counted(log: LogFile) -> str:
-    """What rows are of by the header: `step` (Lightning) or `epoch` (Keras); "" of neither."""
+def recognise(log: LogFile, name: str) -> bool:
     header, newline, _ = log.head_text.partition("\n")
-    found = _header(header) if newline else None
-    return ("step" if "step" in found[1] else "epoch") if found else ""
+    return bool(newline) and _header(header)[0] == name
 
 
 def _header(line):
-    """(separator, columns) of a header; None if the line is none."""
+    """(kind of log, separator, columns) of a header; ("", "", []) if the line is none."""
     for separator in SEPARATORS:
         names = csv_cells(line, separator)
         if "step" not in names:
             if names[:1] == ["epoch"] and {name.removeprefix("val_") for name in names} & {*KERAS}:
-                return separator, names
+                return "keras_csvlogger", separator, names
         elif "epoch" in names:
             if TIME not in names and OF_FABRIC.keys() <= {*names}:
                 names = [OF_FABRIC.get(name, name) for name in names]
             if TIME in names or any(LOSS.fullmatch(n) or HELD_OUT.fullmatch(n) for n in names):
-                return separator, names
-    return None
+                return "lightning_csv", separator, names
+    return "", "", []
 
 
-def read(log: LogFile) -> Iterator[Imported]:
+def read(log: LogFile, name: str) -> Iterator[Imported]:
     lines = log.lines()
     _, header = next(lines, (1, ""))
-    if not (found := _header(header)):
-        raise log.error(1, "expected a header with epoch and a loss, found none")
-    separator, names = found
-    kind = _Lightning if "step" in names else _Keras
+    found, separator, names = _header(header)
+    kind = {"keras_csvlogger": _Keras, "lightning_csv": _Lightning}[name]
+    if found != name:
+        numbers = dict.fromkeys((kind.COUNTS, "epoch"))
+        raise log.error(1, f"expected a header with {', '.join(numbers)} and a loss, found none")
     run, last = kind(names, 1), 1
     for last, line in lines:
         cells = csv_cells(line, separator)
@@ -95,7 +93,7 @@ def read(log: LogFile) -> Iterator[Imported]:
             at = count(row.get(kind.COUNTS), 0)
             if len(cells) != len(names) or (at is None and kind is _Keras):
                 raise log.error(
-                    last, f"expected {len(names)} values, found {log_values.printable(line)}"
+                    last, f"expected {len(names)} values, found {log_lines.printable(line)}"
                 )
             if at is None:
                 run.left_out.add(last, "a row without a step")
@@ -108,7 +106,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Keras:
-    """The epochs of one run, for keras_csvlogger.py."""
+    """The epochs of one run."""
 
     COUNTS = "epoch"
 
@@ -136,7 +134,7 @@ class _Keras:
         if self.resumes:
             columns["resumes"] = len(self.resumes)
         last = self.rows[next(reversed(self.rows))]
-        if (final := log_values.loss(last.get("loss"))) is not None:
+        if (final := log_lines.loss(last.get("loss"))) is not None:
             columns["final_loss"] = final
         evals = []
         for epoch, row in self.rows.items():
@@ -148,7 +146,7 @@ class _Keras:
                 evals.append({"split": "validation", "epoch": epoch + 1, **held_out})
         unknown = [name for name in self.names[1:] if name.removeprefix("val_") not in KERAS]
         notes = ["final_loss is the mean over the last epoch; the file has no times"]
-        notes += _left_out(unknown) + self.resumes[: log_values.MAX_NAMES] + self.left_out.notes()
+        notes += _left_out(unknown) + self.resumes[: log_lines.MAX_NAMES] + self.left_out.notes()
         return Imported(columns, evals=evals, notes=notes, lines=(self.first_line, last_line))
 
 
@@ -171,7 +169,7 @@ class _Lightning:
 
     def add(self, line, step, row):
         values = {
-            "loss": log_values.loss(row[self.loss]) if self.loss and row[self.loss] else None,
+            "loss": log_lines.loss(row[self.loss]) if self.loss and row[self.loss] else None,
             "time_s": real(row.get(TIME), 0, MAX_TIME_S),
             "batches": count(row.get(BATCHES)),
         }
@@ -226,8 +224,8 @@ class _Lightning:
 
 
 def _score(column, text):
-    return log_values.loss(text) if column == "loss" else real(text, 0, 1)
+    return log_lines.loss(text) if column == "loss" else real(text, 0, 1)
 
 
 def _left_out(names):
-    return [f"columns left out: {log_values.list_names(names)}"] if names else []
+    return [f"columns left out: {log_lines.list_names(names)}"] if names else []
