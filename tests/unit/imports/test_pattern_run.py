@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.imports import kinds, log_lines, pattern_run, table_rows
+from dlbench.imports import kinds, log_lines, table_rows
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs.rewritten_logs import DATES, RANKS
 
@@ -18,17 +18,17 @@ from support.logs.rewritten_logs import DATES, RANKS
 def test_a_block_is_split_at_its_newlines(texts):
     block = "".join(f"{text}\n" for text in texts).encode("utf-8", "replace")
     expected = block.decode("utf-8", "replace").split("\n")[:-1]
-    assert pattern_run.split_lines(block).to_pylist() == expected
+    assert log_lines.split_lines(block).to_pylist() == expected
 
 
 def test_bytes_that_are_no_text_are_replaced():
-    assert pattern_run.split_lines(b"a\xff\nb\n").to_pylist() == ["a\ufffd", "b"]
+    assert log_lines.split_lines(b"a\xff\nb\n").to_pylist() == ["a\ufffd", "b"]
 
 
 @given(st.lists(st.from_regex(r"[a-c]{0,3}(loss|lass) ?[0-9.e+-]{0,4}[a-c]?", fullmatch=True)))
 def test_groups_are_those_of_re(texts):
     pattern = r"^.*?loss ?(?P<loss>[\d.]+)(?:a|(?P<more>b))?"
-    rows, groups = pattern_run.match_groups(pa.array(texts, pa.string()), pattern)
+    rows, groups = log_lines.match_groups(pa.array(texts, pa.string()), pattern)
     found = [(row, match) for row, text in enumerate(texts) if (match := re.search(pattern, text))]
     assert rows.tolist() == [row for row, _ in found]
     for name, column in groups.items():
@@ -38,8 +38,8 @@ def test_groups_are_those_of_re(texts):
 @pytest.mark.parametrize("prefix", [*DATES, *RANKS])
 def test_prefixes_are_recognised_as_by_the_reader_of_consoles(prefix):
     line = f"{prefix.decode()}step 1"
-    assert len(pattern_run.matching(pa.array([line]), log_lines.PREFIXED)) == 1
-    ranks, rest = pattern_run.without_labels(pa.array([line]), log_lines.LABELS)
+    assert len(log_lines.matching(pa.array([line]), log_lines.PREFIXED)) == 1
+    ranks, rest = log_lines.without_labels(pa.array([line]), log_lines.LABELS)
     rank, text = log_lines.split(line)
     if prefix in RANKS and text == rest[0].as_py():
         assert ranks[0].as_py() == rank
@@ -50,17 +50,17 @@ def test_prefixes_are_recognised_as_by_the_reader_of_consoles(prefix):
     [("1,234.5", 1234.5), ("-2e-3", -0.002), ("1,2", None), ("5ms", None), ("inf", float("inf"))],
 )
 def test_numbers_are_read_as_printed(text, value):
-    (read,) = pattern_run.parse_numbers(pa.array([text]))
+    (read,) = log_lines.parse_numbers(pa.array([text]))
     assert read == value if value is not None else np.isnan(read)
 
 
 def test_a_pattern_on_which_re_would_hang_takes_no_time():
     lines = pa.array(["a" * 100_000] * 10)
-    assert not len(pattern_run.matching(lines, r"(?:a+)+b"))
+    assert not len(log_lines.matching(lines, r"(?:a+)+b"))
 
 
 def test_the_last_digit_of_long_and_strange_numbers_is_no_error():
-    assert pattern_run.half_last_digit(pa.array(["1e400", "nan", "", "12"])) == 0.5
+    assert log_lines.half_last_digit(pa.array(["1e400", "nan", "", "12"])) == 0.5
 
 
 STEP = r"step (?P<step>\S+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"

@@ -139,14 +139,10 @@ class Candidate:
 def candidates_by_folder(
     paths: Sequence[Path | str], is_whole: Callable[[Path], bool]
 ) -> Iterator[list[Candidate]]:
-    """Yield a list of candidates for each folder, sorted by name.
+    """Yield a list of candidates for each folder, sorted by name; files that the user gave first.
 
-    Args:
-        paths: the user's paths. Files come first, then folders.
-        is_whole: whether a folder is one candidate, and its files are none.
-
-    Raises:
-        Error: a path does not exist.
+    `is_whole`: whether a folder is one candidate, and its files are none. Raises Error: a path does
+    not exist.
     """
     given = [Path(path) for path in paths]
     for path in given:
@@ -214,12 +210,9 @@ def choose_importer(
 ) -> tuple[LogFile | None, str | None, str]:
     """(the file as a LogFile, name of its importer or None, why no importer recognises it).
 
-    Args:
-        wanted: the user's importer. It reads files that several importers or none recognise, and
-            every file that the user gave by its own path.
-
-    Raises:
-        LogError: several importers recognise the file, and `wanted` is none of them.
+    `wanted`: the user's importer. It reads files that several importers or none recognise, and
+    every file that the user gave by its own path. Raises LogError: several importers recognise the
+    file, and `wanted` is none of them.
     """
     path = candidate.path
     if candidate.leads_out:

@@ -10,6 +10,8 @@
   or of trainings one after the other (`check_begin`); those of several at once are refused.
 - Values are parsed and checked to be plausible, and printed safely. Of a clock whose readings have
   few digits `window_ends` gives the windows of steps between them.
+- Many lines are matched with a pattern at once by RE2 in Arrow, which takes a time linear in the
+  length of a line for every pattern (dlbench/study/log_patterns.py), so none can hang an import.
 """
 
 import csv
@@ -18,12 +20,13 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from dlbench.imports.importers import Imported
@@ -65,6 +68,13 @@ MAX_TIME_S = 1e9  # of a run: 32 years
 MAX_NAMES = 20  # listed in one note
 MAX_DOUBT = 0.01  # relative error of the time of a window of steps by the last printed digit
 CUT_SHORT = "no newline at its end, so it may be cut short"  # reason to leave a last line out
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+PRINTED = re.compile(r"[-+]?[\d,]{1,20}(?:\.\d{0,20})?")
+SAMPLED = 100  # texts whose decimals are counted
+SUFFIXED = re.compile(r"(.*[\d.])\s?([A-Za-zµ]{1,3})", re.S)
+SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+CLOCK = re.compile(r"(?:\d{1,9}:)?\d{1,9}:\d\d(?:\.\d{1,9})?")
 
 
 class Reader(Protocol):
@@ -104,12 +114,8 @@ def read(
 ) -> Iterator[Imported]:
     """The runs of a log that one process or several printed.
 
-    Args:
-        reader: called for each process; returns a Reader of its lines.
-        dates: pass lines with their prefixes, because the reader needs the dates.
-
-    Raises:
-        LogError: that of the reader with most lines, if no reader has a run.
+    `reader` is called for each process; with `dates` it gets lines with their prefixes. Raises
+    LogError: that of the reader with most lines, if no reader has a run.
     """
     readers: dict[str | None, Reader] = {}
     lines: dict[str | None, int] = {}
@@ -176,12 +182,8 @@ def check_rank(
 ) -> None:
     """Check that two lines of one step can be of ranks that train together.
 
-    Args:
-        rates: or times, of both.
-        losses: of both, where they are means over all ranks; None: not printed.
-
-    Raises:
-        LogError: they cannot.
+    `rates` (or times) and `losses` are of both; losses where they are means over all ranks, None if
+    not printed. Raises LogError: they cannot.
     """
     apart = max(rates) > (1 + AGREE) * min(rates)
     if apart or len(set(map(str, losses)) - {"None"}) > 1:
@@ -381,3 +383,131 @@ def window_ends(
             del rows[-1], times_s[-1], doubts_s[-1]
         rows.append(last[0])
     return rows
+
+
+def split_lines(block: bytes) -> pa.StringArray:
+    """The lines of a block that ends with a newline, without their newlines.
+
+    >>> split_lines(b"a\\n\\nbc\\n").to_pylist()
+    ['a', '', 'bc']
+    """
+    if not block.isascii():
+        block = block.decode("utf-8", "replace").encode()
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends - np.arange(len(ends))
+    text = block.replace(b"\n", b"")
+    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def matching(lines: pa.StringArray, pattern: str) -> np.ndarray:
+    """The positions of the lines that a pattern matches anywhere."""
+    return np.flatnonzero(pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False))
+
+
+def match_groups(
+    lines: pa.StringArray, pattern: str
+) -> tuple[np.ndarray, dict[str, pa.StringArray]]:
+    """(positions of the lines that match, texts of each named group in them).
+
+    >>> rows, texts = match_groups(pa.array(["loss 2.5", "done", "loss 2"]), r"loss (?P<loss>\\S+)")
+    >>> rows.tolist(), texts["loss"].to_pylist()
+    ([0, 2], ['2.5', '2'])
+    """
+    found = pc.extract_regex(lines, pattern)
+    valid = found.is_valid()
+    rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
+    if len(rows) < len(found):
+        found = found.filter(valid)
+    names = [found.type.field(place).name for place in range(found.type.num_fields)]
+    return rows, dict(zip(names, found.flatten(), strict=True))
+
+
+def without_labels(
+    lines: pa.StringArray, labels: Sequence[str]
+) -> tuple[pa.StringArray, pa.StringArray]:
+    """(group of the label with which a line begins, or null, and the lines without it).
+
+    `labels`: patterns of different labels with one group each.
+
+    >>> ranks, rest = without_labels(pa.array(["[3] a", "b"]), [r"^\\[(?P<rank>\\d+)\\] "])
+    >>> ranks.to_pylist(), rest.to_pylist()
+    (['3', None], ['a', 'b'])
+    """
+    ranks, rest = pa.nulls(len(lines), pa.string()), lines
+    for label in labels:
+        if len(matching(lines, label)):
+            ranks = pc.coalesce(ranks, pc.extract_regex(lines, label).flatten()[0])
+            rest = pc.replace_substring_regex(rest, label, "", max_replacements=1)
+    return ranks, rest
+
+
+def only_group(line: str, pattern: str) -> str:
+    """The text of the only group of a pattern, which need not have a name, in a line that matches.
+
+    >>> only_group("Avg bus bandwidth : 4.25 GB/s", r"bandwidth\\s*:\\s*(\\S+)")
+    '4.25'
+    """
+    whole = rf"(?s)^.*?(?:{pattern}).*$"
+    return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
+
+
+def join_records(lines: pa.StringArray, starts: np.ndarray) -> pa.StringArray:
+    """Lines joined by spaces to the records that begin at some positions, of which 0 is the first.
+
+    >>> join_records(pa.array(["step 1", "loss 2", "step 2"]), np.array([0, 2])).to_pylist()
+    ['step 1 loss 2', 'step 2']
+    """
+    ends = pa.array(np.append(starts, len(lines)), pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(ends, lines), " ")
+
+
+def parse_numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.ndarray:
+    """Texts as floats; nan of one that is no number.
+
+    >>> parse_numbers(pa.array(["1e3", "1,024", "", "338K", "nan", "n/a"])).tolist()
+    [1000.0, 1024.0, nan, 338000.0, nan, nan]
+    >>> parse_numbers(pa.array(["3ms", "0.5 s", "1:02:03", "5"]), SECONDS).tolist()
+    [0.003, 0.5, 3723.0, nan]
+    """
+    try:
+        if factors is SCALES:
+            return pc.cast(texts, pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        pass
+    return np.array([parse_number(text, factors) for text in texts.to_pylist()], float)
+
+
+def parse_number(text: str, factors: Mapping[str, float] = SCALES) -> float:
+    """A text as a float, which may be infinite; nan if it is no number."""
+    if factors is SECONDS and CLOCK.fullmatch(text):
+        return sum(float(part) * 60**place for place, part in enumerate(text.split(":")[::-1]))
+    digits, factor = _parts(text.strip(), factors)
+    value = real(digits.replace(",", "") if THOUSANDS.fullmatch(digits) else digits)
+    return math.nan if value is None or factor is None else value * factor
+
+
+def _parts(text, factors):
+    """(digits, by what they are multiplied; None if that is unknown) of a number."""
+    match = SUFFIXED.fullmatch(text)
+    return (match[1], factors.get(match[2])) if match else (text, factors.get(""))
+
+
+def half_last_digit(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> float:
+    """Half of the last printed digit of the texts, of the one with most; 0 of none.
+
+    >>> half_last_digit(pa.array(["45.3", "45.25"])), half_last_digit(pa.array(["4.5e-05"]))
+    (0.005, 5e-07)
+    >>> half_last_digit(pa.array(["338K"])), half_last_digit(pa.array(["01:02"]), SECONDS)
+    (500.0, 0.5)
+    """
+    sizes = []
+    for text in texts.slice(0, SAMPLED).to_pylist():
+        text = f"{text.rpartition(':')[2]}s" if ":" in text else text.strip()  # of a clock
+        digits, factor = _parts(text, factors)
+        mantissa, _, exponent = digits.lower().partition("e")
+        power = exponent or "0"
+        if factor and PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):
+            decimals = len(mantissa.partition(".")[2])
+            sizes.append(0.5 * 10.0 ** (int(power) - decimals) * factor)
+    return min(sizes, default=0.0)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dlbench.imports import log_lines, pattern_run
+from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.pattern_run import RankLines
@@ -141,7 +141,7 @@ class PatternImporter:
                 lines = ranks.setdefault(None, RankLines(log, self.patterns, self.processes))
                 lines.left_out.add(first, log_lines.CUT_SHORT)
                 continue
-            texts = pattern_run.split_lines(block + b"\n" * is_cut)
+            texts = log_lines.split_lines(block + b"\n" * is_cut)
             for rank, rows, of_rank in _by_rank(texts, all_patterns):
                 lines = ranks.setdefault(rank, RankLines(log, self.patterns, self.processes))
                 lines.add(first + rows, of_rank)
@@ -195,11 +195,11 @@ def _by_rank(lines, patterns):
     What looks like a prefix may be what a pattern is for, as the step in `10: loss 2.5`; such a
     line is kept as it is.
     """
-    if not len(pattern_run.matching(lines, log_lines.PREFIXED)):
+    if not len(log_lines.matching(lines, log_lines.PREFIXED)):
         yield None, np.arange(len(lines)), lines
         return
-    ranks, bare = pattern_run.without_labels(lines, log_lines.LABELS)
-    further = pattern_run.matching(bare, log_lines.PREFIXED)  # dates, levels, several labels
+    ranks, bare = log_lines.without_labels(lines, log_lines.LABELS)
+    further = log_lines.matching(bare, log_lines.PREFIXED)  # dates, levels, several labels
     if len(further):
         labels, texts = ranks.to_pylist(), bare.to_pylist()
         for row in further.tolist():
@@ -207,8 +207,8 @@ def _by_rank(lines, patterns):
         ranks, bare = pa.array(labels, pa.string()), pa.array(texts)
     kept = np.zeros(len(lines), bool)
     for pattern in patterns:
-        as_printed = pattern_run.matching(lines, pattern)
-        kept[np.setdiff1d(as_printed, pattern_run.matching(bare, pattern), True)] = True
+        as_printed = log_lines.matching(lines, pattern)
+        kept[np.setdiff1d(as_printed, log_lines.matching(bare, pattern), True)] = True
     if kept.any():
         bare = pa.array(np.where(kept, lines, bare))
         ranks = pa.array(np.where(kept, None, ranks), pa.string())

@@ -7,22 +7,16 @@ the run or from the user, so they are known when the run is completed only. Unti
 those of one item or token.
 
 Running means and elapsed times are readings of a clock, of which windows are the differences.
-
-Many lines are matched at once by RE2 in Arrow, which takes a time linear in the length of a line
-for every pattern (dlbench/study/log_patterns.py), so none can hang an import.
 """
 
 import copy
 import itertools
 import math
-import re
 from array import array
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
@@ -40,142 +34,6 @@ from dlbench.study.log_patterns import (
     WITH_UNIT,
     LogPatterns,
 )
-
-THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
-PRINTED = re.compile(r"[-+]?[\d,]{1,20}(?:\.\d{0,20})?")
-SAMPLED = 100  # texts whose decimals are counted
-SUFFIXED = re.compile(r"(.*[\d.])\s?([A-Za-zµ]{1,3})", re.S)
-SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
-SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-CLOCK = re.compile(r"(?:\d{1,9}:)?\d{1,9}:\d\d(?:\.\d{1,9})?")
-
-
-def split_lines(block: bytes) -> pa.StringArray:
-    """The lines of a block that ends with a newline, without their newlines.
-
-    >>> split_lines(b"a\\n\\nbc\\n").to_pylist()
-    ['a', '', 'bc']
-    """
-    if not block.isascii():
-        block = block.decode("utf-8", "replace").encode()
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-    offsets = np.zeros(len(ends) + 1, np.int32)
-    offsets[1:] = ends - np.arange(len(ends))
-    text = block.replace(b"\n", b"")
-    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
-
-
-def matching(lines: pa.StringArray, pattern: str) -> np.ndarray:
-    """The positions of the lines that a pattern matches anywhere."""
-    return np.flatnonzero(pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False))
-
-
-def match_groups(
-    lines: pa.StringArray, pattern: str
-) -> tuple[np.ndarray, dict[str, pa.StringArray]]:
-    """(positions of the lines that match, texts of each named group in them).
-
-    >>> rows, texts = match_groups(pa.array(["loss 2.5", "done", "loss 2"]), r"loss (?P<loss>\\S+)")
-    >>> rows.tolist(), texts["loss"].to_pylist()
-    ([0, 2], ['2.5', '2'])
-    """
-    found = pc.extract_regex(lines, pattern)
-    valid = found.is_valid()
-    rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
-    if len(rows) < len(found):
-        found = found.filter(valid)
-    names = [found.type.field(place).name for place in range(found.type.num_fields)]
-    return rows, dict(zip(names, found.flatten(), strict=True))
-
-
-def without_labels(
-    lines: pa.StringArray, labels: Sequence[str]
-) -> tuple[pa.StringArray, pa.StringArray]:
-    """(group of the label with which a line begins, or null, and the lines without it).
-
-    `labels`: patterns of different labels with one group each.
-
-    >>> ranks, rest = without_labels(pa.array(["[3] a", "b"]), [r"^\\[(?P<rank>\\d+)\\] "])
-    >>> ranks.to_pylist(), rest.to_pylist()
-    (['3', None], ['a', 'b'])
-    """
-    ranks, rest = pa.nulls(len(lines), pa.string()), lines
-    for label in labels:
-        if len(matching(lines, label)):
-            ranks = pc.coalesce(ranks, pc.extract_regex(lines, label).flatten()[0])
-            rest = pc.replace_substring_regex(rest, label, "", max_replacements=1)
-    return ranks, rest
-
-
-def only_group(line: str, pattern: str) -> str:
-    """The text of the only group of a pattern, which need not have a name, in a line that matches.
-
-    >>> only_group("Avg bus bandwidth : 4.25 GB/s", r"bandwidth\\s*:\\s*(\\S+)")
-    '4.25'
-    """
-    whole = rf"(?s)^.*?(?:{pattern}).*$"
-    return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
-
-
-def join_records(lines: pa.StringArray, starts: np.ndarray) -> pa.StringArray:
-    """Lines joined by spaces to the records that begin at some positions, of which 0 is the first.
-
-    >>> join_records(pa.array(["step 1", "loss 2", "step 2"]), np.array([0, 2])).to_pylist()
-    ['step 1 loss 2', 'step 2']
-    """
-    ends = pa.array(np.append(starts, len(lines)), pa.int32())
-    return pc.binary_join(pa.ListArray.from_arrays(ends, lines), " ")
-
-
-def parse_numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.ndarray:
-    """Texts as floats; nan of one that is no number.
-
-    >>> parse_numbers(pa.array(["1e3", "1,024", "", "338K", "nan", "n/a"])).tolist()
-    [1000.0, 1024.0, nan, 338000.0, nan, nan]
-    >>> parse_numbers(pa.array(["3ms", "0.5 s", "1:02:03", "5"]), SECONDS).tolist()
-    [0.003, 0.5, 3723.0, nan]
-    """
-    try:
-        if factors is SCALES:
-            return pc.cast(texts, pa.float64()).to_numpy()
-    except pa.ArrowInvalid:
-        pass
-    return np.array([parse_number(text, factors) for text in texts.to_pylist()], float)
-
-
-def parse_number(text: str, factors: Mapping[str, float] = SCALES) -> float:
-    """A text as a float, which may be infinite; nan if it is no number."""
-    if factors is SECONDS and CLOCK.fullmatch(text):
-        return sum(float(part) * 60**place for place, part in enumerate(text.split(":")[::-1]))
-    digits, factor = _parts(text.strip(), factors)
-    value = log_lines.real(digits.replace(",", "") if THOUSANDS.fullmatch(digits) else digits)
-    return math.nan if value is None or factor is None else value * factor
-
-
-def _parts(text, factors):
-    """(digits, by what they are multiplied; None if that is unknown) of a number."""
-    match = SUFFIXED.fullmatch(text)
-    return (match[1], factors.get(match[2])) if match else (text, factors.get(""))
-
-
-def half_last_digit(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> float:
-    """Half of the last printed digit of the texts, of the one with most; 0 of none.
-
-    >>> half_last_digit(pa.array(["45.3", "45.25"])), half_last_digit(pa.array(["4.5e-05"]))
-    (0.005, 5e-07)
-    >>> half_last_digit(pa.array(["338K"])), half_last_digit(pa.array(["01:02"]), SECONDS)
-    (500.0, 0.5)
-    """
-    sizes = []
-    for text in texts.slice(0, SAMPLED).to_pylist():
-        text = f"{text.rpartition(':')[2]}s" if ":" in text else text.strip()  # of a clock
-        digits, factor = _parts(text, factors)
-        mantissa, _, exponent = digits.lower().partition("e")
-        power = exponent or "0"
-        if factor and PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):
-            decimals = len(mantissa.partition(".")[2])
-            sizes.append(0.5 * 10.0 ** (int(power) - decimals) * factor)
-    return min(sizes, default=0.0)
 
 
 @dataclass
@@ -235,9 +93,7 @@ class Speeds:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(times, windows) of step lines: in s a step, or in s an item or token.
 
-        Args:
-            values: printed times or rates.
-            half_digit: half of their last printed digit.
+        `half_digit`: half of the last printed digit of `values`, which are times or rates.
         """
         elapsed = self.of_line.startswith(log_patterns.ELAPSED)
         self.is_clock = elapsed or self.patterns.means == RUNNING
@@ -421,13 +277,9 @@ class RankLines:
         self.first_line = self.last_line = 1
 
     def add(self, numbers: np.ndarray, lines: pa.StringArray) -> None:
-        """Match some lines.
+        """Match some lines, whose numbers in the log count from 1.
 
-        Args:
-            numbers: of the lines in the log, from 1.
-
-        Raises:
-            LogError: a metric has another unit than before or than was said.
+        Raises LogError: a metric has another unit than before or than was said.
         """
         self.last_line = int(numbers[-1])
         if not self.patterns.continued:
@@ -437,18 +289,18 @@ class RankLines:
             numbers = np.concatenate([self.open[0], numbers])
             lines = pa.concat_arrays([self.open[1], lines])
         starts = np.arange(len(lines))
-        starts = np.delete(starts, matching(lines, self.patterns.continued))
+        starts = np.delete(starts, log_lines.matching(lines, self.patterns.continued))
         starts = np.union1d([0], starts)
         last = starts[-1] if len(lines) - starts[-1] < RECORD_LINES else len(lines)
         self.open = numbers[last:], lines[last:]
         starts = starts[starts < last]
-        self._match(numbers[starts], join_records(lines[:last], starts))
+        self._match(numbers[starts], log_lines.join_records(lines[:last], starts))
 
     def end(self) -> None:
         """Match the last record."""
         if self.open and len(self.open[0]):
             first = np.zeros(1, int)
-            self._match(self.open[0][first], join_records(self.open[1], first))
+            self._match(self.open[0][first], log_lines.join_records(self.open[1], first))
 
     def _match(self, numbers, lines):
         if self.patterns.step:
@@ -462,7 +314,7 @@ class RankLines:
         for metric in self.patterns.metrics:
             self._add_metric(metric, numbers, lines)
         if self.patterns.failed and not self.failed:
-            rows = matching(lines, self.patterns.failed)
+            rows = log_lines.matching(lines, self.patterns.failed)
             if len(rows):
                 shown = log_lines.printable(lines[int(rows[0])].as_py().strip(), 200)
                 self.failed = int(numbers[rows[0]]), shown
@@ -471,7 +323,7 @@ class RankLines:
         """(position, texts by group) of each line that a pattern matches."""
         if not pattern:
             return
-        rows, texts = match_groups(lines, pattern)
+        rows, texts = log_lines.match_groups(lines, pattern)
         if len(rows):
             self.matched.add(key)
         columns = {name: column.to_pylist() for name, column in texts.items()}
@@ -479,40 +331,40 @@ class RankLines:
             yield row, {name: column[place] for name, column in columns.items() if column[place]}
 
     def _add_steps(self, numbers, lines):
-        rows, texts = match_groups(lines, self.patterns.step)
+        rows, texts = log_lines.match_groups(lines, self.patterns.step)
         if not len(rows):
             return
         self.matched.add("step")
         self.step_lines.append(numbers[rows])
         for name, column in texts.items():
-            found = parse_numbers(column, _factors(name))
+            found = log_lines.parse_numbers(column, _factors(name))
             self.step_numbers.setdefault(name, []).append(found)
         if "loss" in texts:
             self.last_loss = texts["loss"][-1].as_py()
         if name := log_patterns.speed(self.patterns.step):
-            half = half_last_digit(texts[name], _factors(name))
+            half = log_lines.half_last_digit(texts[name], _factors(name))
             self.half_digit = self.half_digit or half
         if isinstance(self.patterns.warm_up, str):
             marks = np.zeros(len(lines), bool)
-            marks[matching(lines, self.patterns.warm_up)] = True
+            marks[log_lines.matching(lines, self.patterns.warm_up)] = True
             self.step_numbers.setdefault("warm_up", []).append(marks[rows])
             if marks.any():
                 self.matched.add("warm_up")
 
     def _add_metric(self, metric, numbers, lines):
-        rows = matching(lines, metric.pattern)
+        rows = log_lines.matching(lines, metric.pattern)
         if not len(rows):
             return
         self.matched.add(f"metrics.{metric.name}")
         line = lines[int(rows[-1])].as_py()
         if log_patterns.groups_of(metric.pattern):
-            _, texts = match_groups(lines.take(pa.array(rows)), metric.pattern)
+            _, texts = log_lines.match_groups(lines.take(pa.array(rows)), metric.pattern)
             value = texts[log_patterns.VALUE][-1].as_py()
             units = texts[log_patterns.UNIT].to_pylist() if log_patterns.UNIT in texts else []
             self._check_units(metric, units, numbers[rows])
             unit = units[-1] if units else metric.unit
         else:
-            value, unit = only_group(line, metric.pattern), metric.unit
+            value, unit = log_lines.only_group(line, metric.pattern), metric.unit
         self.metrics[metric.name] = int(numbers[rows[-1]]), value, unit
 
     def _check_units(self, metric, units, lines):
@@ -724,7 +576,7 @@ class RankLines:
         columns = {}
         for name, text in self.settings.items():
             is_count = name in log_patterns.COUNTS
-            value = log_lines.count(parse_number(text)) if is_count else text
+            value = log_lines.count(log_lines.parse_number(text)) if is_count else text
             if value is None:
                 self.left_out.add(1, f"{name}: {log_lines.printable(text)} is no count")
             else:
@@ -736,9 +588,9 @@ class RankLines:
         rates: dict[str, tuple[float, float]] = {}
         line, texts = self.rates[-1] if self.rates else (0, {})
         for name, text in texts.items():
-            value = parse_number(text)
+            value = log_lines.parse_number(text)
             if math.isfinite(value) and value > 0:
-                rates[name] = value, half_last_digit(pa.array([text])) / value
+                rates[name] = value, log_lines.half_last_digit(pa.array([text])) / value
             else:
                 self.left_out.add(line, f"{name} is {log_lines.printable(text)}")
         return rates
@@ -747,7 +599,7 @@ class RankLines:
         metrics = []
         of_pattern = {metric.name: metric for metric in self.patterns.metrics}
         for name, (line, text, unit) in self.metrics.items():
-            value = parse_number(text)
+            value = log_lines.parse_number(text)
             if abs(value) <= log_metrics.MOST:
                 better = of_pattern[name].better
                 metrics.append({"name": name, "value": value, "unit": unit, "better": better})
@@ -779,7 +631,7 @@ class RankLines:
         """The row of evals of a line; None if it has no score."""
         row, scores = {"split": "validation"}, 0
         for name, text in texts.items():
-            value = parse_number(text)
+            value = log_lines.parse_number(text)
             if name in (*IDS, "examples"):
                 value = log_lines.count(value, 0)
                 if name == "epoch" and value is not None:
@@ -798,4 +650,4 @@ class RankLines:
 
 def _factors(name):
     """By what the numbers of a group are multiplied, by their suffix."""
-    return SECONDS if name.endswith(WITH_UNIT) else SCALES
+    return log_lines.SECONDS if name.endswith(WITH_UNIT) else log_lines.SCALES

@@ -41,13 +41,9 @@ class Place(NamedTuple):
 
 
 def start(run: Run, options: argparse.Namespace, command: list[str]) -> NoReturn:
-    """Bind this process and replace it by a command.
+    """Bind this process by the flags of start_bound.py, and replace it by a command.
 
-    Args:
-        options: the flags of start_bound.py.
-
-    Raises:
-        Error: it cannot have its share of the cores or GPUs, or the command cannot be started.
+    Raises Error: it cannot have its share of the cores or GPUs, or the command cannot be started.
     """
     # Here, since mpirun hands variables on to no other node.
     os.environ.update(other_trainers.log_variables(run, options.output))

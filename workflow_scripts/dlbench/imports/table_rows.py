@@ -45,10 +45,8 @@ from dlbench.tables.table_columns import METRICS
 class Source:
     """A run as one log has it.
 
-    Attributes:
-        kind: name of the importer that read the log.
-        path: path of the log, relative to the given folder.
-        identity: `SHA-256 of the log:index of the run in the log`.
+    `kind` is the importer's name, `path` relative to the folder that the user gave, and `identity`
+    SHA-256 of the log:index of the run in the log.
     """
 
     imported: Imported
@@ -265,13 +263,9 @@ ROWS_AT_ONCE = 2**14  # steps in a row group, so that a long run is never in mem
 def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str) -> None:
     """Add the user's columns to a run, compute missing ones, and let its importers complete it.
 
-    Args:
-        fields: the user's parsed columns by origin, e.g. {"--fields": {"site": "far"}}.
-        where: names the run in error messages.
-
-    Raises:
-        Error: a user's column differs from the log's, or from that of another origin; a metric is
-            wrong or comes twice.
+    `fields`: the user's parsed columns by origin, e.g. {"--fields": {"site": "far"}}; `where` names
+    the run in messages. Raises Error: a user's column differs from the log's, or from that of
+    another origin; a metric is wrong or comes twice.
     """
     try:
         metrics.check(run.metrics)
@@ -314,11 +308,9 @@ def _fill_in(columns):
 def run_row(
     run: MergedRun, run_id: str, digest: str | None, import_name: str | None
 ) -> dict[str, Any]:
-    """The row of the runs table for a completed run.
+    """The row of the runs table for a completed run, whose logs have this digest (SHA-256).
 
-    Args:
-        digest: SHA-256 of the run's logs.
-        import_name: the study, unless a log or the user gives another one.
+    `import_name`: the study, unless a log or the user gives another one.
     """
     notes = run.notes
     row = _from_steps(run) | _from_evals(run.evals) | run.columns

@@ -262,11 +262,7 @@ class ProgramUse:
     """CPU time and memory of a child of this process and of the processes that it starts.
 
     A Sampler reads it in place of its own process. Processes that a service starts, as srun's
-    tasks, count if they carry the mark of the run. Linux only.
-
-    Args:
-        pid: of the child.
-        mark: of the run's processes, as in `processes.mark`.
+    tasks, count if they carry the mark of the run (`processes.mark`). Linux only.
     """
 
     def __init__(
@@ -375,10 +371,10 @@ def train(
     if program.too_much:
         finish("failed", program.too_much)
         return
+    if program.exit_code and any(text in tail for text in OUT_OF_MEMORY):
+        finish("oom", _last_line(tail))
+        return
     if program.exit_code:
-        if any(text in tail for text in OUT_OF_MEMORY):
-            finish("oom", _last_line(tail))
-            return
         sys.stderr.write(terminal.plain(tail))
         raise Error(f"{command[0]} ended with exit code {program.exit_code}: {_last_line(tail)}")
     try:
@@ -422,14 +418,9 @@ def _read(run, folder, kind):
 
 
 def _write_run(run, imported, events, started_at, program, folder, device_model, relay):
-    """Write the run in the program's logs as events.
+    """Write the MergedRun of a program's logs as events, but for what the relay has written.
 
-    Args:
-        imported: the MergedRun (dlbench/imports/table_rows.py) of the logs.
-        program: an Ended.
-        folder: of its logs.
-        device_model: of the run, unless its log has it.
-        relay: a Relay, which may have written run_start, steps and evaluations.
+    `device_model`: of the run, unless its log has it.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -511,11 +502,9 @@ def _bindings(folder):
 
 
 def _later_s(begun, started_at, seconds):
-    """Seconds from the start of the program to time 0 of its log; 0.0 if its log has no date.
+    """Seconds from the start of a program, which ran for `seconds`, to time 0 of its log.
 
-    Args:
-        begun: the date of time 0, a datetime or None.
-        started_at: the date at which the program was started, which ran for `seconds`.
+    0.0 if its log has no date; `begun`: the date of time 0, a datetime or None.
     """
     if not begun:
         return 0.0

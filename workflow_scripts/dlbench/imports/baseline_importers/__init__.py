@@ -57,17 +57,11 @@ class Measurement:
 def import_baselines(
     paths: Sequence[Path | str], folder: Path | str, fields: Mapping[str, Any]
 ) -> list[Path]:
-    """Write a file for each table in the logs. Returns the paths of these files.
+    """Write a file for each table in logs into a machine's folder. Returns the files' paths.
 
-    Args:
-        paths: logs, or folders with logs.
-        folder: output folder, one for each machine, e.g. results/baselines/far.
-        fields: the user's values for columns that the logs lack; site, nodes and devices_per_node
-            are required.
-
-    Raises:
-        Error: no importer recognises a log, a log cannot be read, or a field is missing or differs
-            from the log. Nothing is written then.
+    `fields`: the user's values for columns that the logs lack; site, nodes and devices_per_node are
+    required. Raises Error, and writes nothing: no importer recognises a log, a log cannot be read,
+    or a field is missing or differs from the log.
     """
     fields = _parse_fields(fields)
     if unknown := sorted(set(fields) - set(USER_COLUMNS)):

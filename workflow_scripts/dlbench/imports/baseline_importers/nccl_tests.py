@@ -122,12 +122,7 @@ class _Table:
         self.rows.append((size, seconds / 1e6, *rates))
 
     def measurement(self, log, last_line, fields, tables):
-        """The Measurement of the test.
-
-        Args:
-            fields: the user's columns.
-            tables: tables of all processes, since only one may print ranks and name.
-        """
+        """The Measurement of the test; of all processes' tables, one may have ranks and name."""
         if not self.rows:
             wrong = f": {self.wrong} have wrong values" if self.wrong else ""
             raise log.error(last_line or 1, f"no size with a time in the table{wrong}")

@@ -277,12 +277,7 @@ class Relay:
         return [{"name": name, **values} for name, values in (of_parts | self._metrics).items()]
 
     def finish(self, containment: Event | None, **end: Any) -> None:
-        """End the logs of ranks other than 0.
-
-        Args:
-            containment: the marker of the image.
-            end: fields of run_end.
-        """
+        """End the logs of other ranks than 0, with the image's marker and fields of run_end."""
         first, others = self.first, [self._ranks[n] for n in sorted(self._ranks) if n]
         unlike = [rank for rank in others if rank.windows != first.windows]
         for rank in others:

@@ -319,7 +319,7 @@ class _Section:
                 run.notes.append(f"{len(totals)} totals were printed: the least counts")
         if is_worker(self.settings):
             rate = rates[-1] if rates else None
-            of_all, why = worker_columns(self.settings, min(totals, default=None), rate, HALF_DIGIT)
+            of_all, why = _worker_columns(self.settings, min(totals, default=None), rate)
             columns |= of_all
             run.notes.append(why if of_all else f"devices and global_batch are unknown: {why}")
         if not totals and not (is_last and self.done):
@@ -483,43 +483,35 @@ def is_worker(settings: Mapping[str, str]) -> bool:
     return bool(devices) and devices[0].startswith("/job:worker") and not single_session
 
 
-def worker_columns(
-    settings: Mapping[str, str], total: float | None, rate: float | None, half_digit: float
-) -> tuple[dict[str, int], str]:
+def _worker_columns(settings, total, rate):
     """(devices and global_batch of all workers or {}, how they were derived or why not).
 
-    Args:
-        total: items/s of all workers, printed by one of them.
-        rate: the last rate of that worker, items/s.
-        half_digit: half of the rate's last printed digit, items/s.
+    `total`: items/s of all workers, printed by one of them; `rate`: the last one of that worker.
     """
     devices = len(device_list(settings))
     per_device = log_lines.count(settings.get("batch_size_per_device"))
     if settings.get("sync") == "False":
         return {}, "workers that do not wait for one another (Sync: False) have no common step"
-    if not total or not rate or not half_digit < rate < math.inf:
+    if not total or not rate or not HALF_DIGIT < rate < math.inf:
         return {}, "without a total of all workers their number is unknown"
     ratio = total / rate
-    fewest = math.ceil(total / (rate + half_digit) * (1 - WORKERS_DOUBT))
-    most = math.floor(total / (rate - half_digit) * (1 + WORKERS_DOUBT))
+    fewest = math.ceil(total / (rate + HALF_DIGIT) * (1 - WORKERS_DOUBT))
+    most = math.floor(total / (rate - HALF_DIGIT) * (1 + WORKERS_DOUBT))
     if fewest > most or most < 1:
         return {}, f"the total is {ratio:.3g} times the worker's rate, no whole number of workers"
     batch = log_lines.count(settings.get("batch_size")) or 0
     stated = batch / (devices * (per_device or math.inf))
     if stated > 1:
         if not (stated.is_integer() and fewest <= stated <= most):
-            reason = (
-                f"{stated:g} workers by the batch, {ratio:.3g} by the total over the worker's rate"
-            )
-            return {}, reason
+            by_rate = f"{ratio:.3g} by the total over the worker's rate"
+            return {}, f"{stated:g} workers by the batch, {by_rate}"
         fewest = most = int(stated)
     if fewest < most:
         return {}, f"{fewest} to {most} workers by the total over the worker's rounded rate"
     known = {"devices": fewest * devices}
     if per_device:
         known["global_batch"] = known["devices"] * per_device
-    reason = f"the total is {ratio:.4g} times the rate of this worker: {fewest} workers"
-    return known, reason
+    return known, f"the total is {ratio:.4g} times the rate of this worker: {fewest} workers"
 
 
 def device_list(settings: Mapping[str, str]) -> list[str]:
@@ -531,12 +523,9 @@ def device_list(settings: Mapping[str, str]) -> list[str]:
 def process_batch(
     known: Mapping[str, Any], devices: Sequence[str] = (), single_session: bool = False
 ) -> int | None:
-    """Items per step of the process that printed the rates; None if unknown.
+    """Items per step of the process that printed the rates and its devices; None if unknown.
 
-    Args:
-        known: columns of the run.
-        devices: the list of devices that the process printed.
-        single_session: whether one process prints the rates of all workers.
+    `single_session`: whether one process prints the rates of all workers.
     """
     batch, per_device = known.get("global_batch"), known.get("batch_per_device")
     if single_session:
@@ -548,19 +537,15 @@ def process_batch(
 
 
 def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
-    """Fill in the times of windows from cumulative rates.
+    """Fill in the times of windows from cumulative rates. Returns the number of rows without one.
 
     Windows are joined where rounding leaves their times in doubt (`log_lines.window_ends`): at
     step 1000, rates like `47.3` every 10 steps do not determine the time of 10 steps.
 
     Args:
-        steps: from `without_times`.
-        rates: items/s, one for each of its rows.
+        steps: from `without_times`; `rates` (items/s) has one for each row.
         batch: items per step of the process that printed the rates.
         half_digit: half of the last printed digit, items/s; 0: all digits are printed.
-
-    Returns:
-        The number of rows without a time.
     """
     readings = (
         (step * batch / rate, step * batch / rate * half_digit / rate)
@@ -588,18 +573,13 @@ def without_times(steps: Steps) -> None:
 
 
 def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:
-    """Merge the rows that several processes printed into one log.
+    """Merge the rows of several processes in one log, in place. Returns the number of processes.
 
-    Synchronous steps end together, so the rates of ranks differ little, and the slowest counts.
-    The mean of the ranks' losses counts. The last step is left out unless as many processes
-    printed it as the step before.
+    It is 0 if some left steps out or their rows cannot be separated. Synchronous steps end
+    together, so the rates of ranks differ little, and the slowest counts. The mean of the ranks'
+    losses counts. The last step is left out unless as many processes printed it as the one before.
 
-    Args:
-        steps, rates: in the order of the log; changed in place.
-        in_order: the ranks of rows are unknown, except that each rank's rows are in order.
-
-    Returns:
-        The number of processes; 0 if some left steps out or their rows cannot be separated.
+    `in_order`: the ranks of rows are unknown, except that each rank's rows are in order.
     """
     prints: dict[int, list[tuple[float, float]]] = {}  # (rate, loss) of each rank, by step
     for step, rate, loss in zip(steps.step, rates, steps.loss, strict=True):
