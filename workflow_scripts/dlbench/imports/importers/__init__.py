@@ -15,7 +15,7 @@ and may define:
         of `log.head`.
 
 A file for several kinds of one program has VARIANTS = {kind: {constants}}, among them ABOUT, a
-line on the kind; its functions have the parameter `name`, the kind.
+line on the kind; its functions have the parameter `constants`, of a kind, whose name is NAME.
 
 dlbench/imports/log_lines.py reads console output: it removes the launchers' prefixes and separates
 the lines of ranks.

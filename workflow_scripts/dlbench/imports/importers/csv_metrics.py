@@ -29,7 +29,8 @@ of 2026; Lightning-AI/litgpt 0.5.13, pretrain.py. Public files have the columns 
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported
@@ -53,9 +54,9 @@ TIME, BATCHES, SAMPLES = "train/time", "train/batches", "train/samples"
 OF_FABRIC = {"time": TIME, "batches": BATCHES, "samples": SAMPLES}
 
 
-def recognise(log: LogFile, name: str) -> bool:
+def recognise(log: LogFile, constants: Mapping[str, Any]) -> bool:
     header, newline, _ = log.head_text.partition("\n")
-    return bool(newline) and _header(header)[0] == name
+    return bool(newline) and _header(header)[0] == constants["NAME"]
 
 
 def _header(line):
@@ -73,14 +74,14 @@ def _header(line):
     return "", "", []
 
 
-def read(log: LogFile, name: str) -> Iterator[Imported]:
-    lines = log.lines()
+def read(log: LogFile, constants: Mapping[str, Any]) -> Iterator[Imported]:
+    lines, name = log.lines(), constants["NAME"]
     _, header = next(lines, (1, ""))
     found, separator, names = _header(header)
     kind = {"keras_csvlogger": _Keras, "lightning_csv": _Lightning}[name]
     if found != name:
-        numbers = dict.fromkeys((kind.COUNTS, "epoch"))
-        raise log.error(1, f"expected a header with {', '.join(numbers)} and a loss, found none")
+        there = f"one of {found}" if found else "none"
+        raise log.error(1, f"expected a header with {kind.COUNTS} and a loss, found {there}")
     run, last = kind(names, 1), 1
     for last, line in lines:
         cells = csv_cells(line, separator)

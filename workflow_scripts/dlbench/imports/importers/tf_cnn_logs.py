@@ -29,7 +29,7 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dlbench.imports import log_lines
@@ -54,8 +54,8 @@ OF_TRAINING = (
 )
 
 
-def recognise(log: LogFile, name: str) -> bool:
-    head = log.head
+def recognise(log: LogFile, constants: Mapping[str, Any]) -> bool:
+    head, name = log.head, constants["NAME"]
     first = head.partition(b"\n")[0]
     if head[:1] != b"{":
         return False
@@ -66,7 +66,8 @@ def recognise(log: LogFile, name: str) -> bool:
     return is_of_settings and is_of_evaluation == (name == "tf_cnn_eval_log")
 
 
-def read(log: LogFile, name: str) -> Iterator[Imported]:
+def read(log: LogFile, constants: Mapping[str, Any]) -> Iterator[Imported]:
+    name = constants["NAME"]
     if name == "tf_cnn_metric_log":
         yield from _metrics(log)
         return
