@@ -6,22 +6,15 @@ TensorFlow's step reads its batches itself.
 import collections
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.reading.inputs import reader_of
-from dlbench.trainer.reading.reader import DatasetReader, GrainReader, Items
-from dlbench.trainer.reading.reader import Strategy as ReadingStrategy
+from dlbench.trainer.reading.reader import DatasetReader, GrainReader, Items, Strategy
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tasks import TASKS, Losses
-
-
-class Strategy(ReadingStrategy, Protocol):
-    """The part of a strategy that these engines and their items use."""
-
-    gpu_count: int
 
 
 class ArrayEngine:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the workflow asks for strategies without it
     import numpy as np
 
     from dlbench.trainer.calibration import Kernels
+    from dlbench.trainer.reading.converted import Source
 
 DEFAULT = "tensorflow"
 EVALUATION_BATCH = 256
@@ -52,13 +53,6 @@ class Variable(Protocol):
     def numpy(self) -> "np.ndarray": ...
 
     def assign(self, value: "np.ndarray") -> Any: ...
-
-
-class Items(Protocol):
-    """The part of a run's source of items by which its model is built."""
-
-    item_shape: tuple[int, ...]
-    classes: int
 
 
 class CheckpointState(NamedTuple):
@@ -305,7 +299,7 @@ def check_precision(precision: str, gpu: str | None, capability: Sequence[int] |
 
 
 def build_checked(
-    spec: Spec, model_module: ModuleType, source: Items, model_class: type, class_name: str
+    spec: Spec, model_module: ModuleType, source: "Source", model_class: type, class_name: str
 ) -> Any:
     """Build the model of a run for the items of a source, and check its class.
 
@@ -328,7 +322,7 @@ def build_checked(
     return model
 
 
-def model_classes(spec: Spec, source: Items) -> int:
+def model_classes(spec: Spec, source: "Source") -> int:
     """How many classes the logits of a run's model have: those of its items, perhaps padded."""
     multiple: int = spec.vocabulary_multiple or 1
     return -(-source.classes // multiple) * multiple

@@ -26,18 +26,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlbench import Error
+from dlbench.log.event_log import EventLog
 from dlbench.machine import energy
 from dlbench.machine.gpus import Gpu
 
 PATIENCE_S = 5.0  # stop() waits so long for a running sample: a broken driver may never answer
-
-
-class Log(Protocol):
-    """The part of an event log that a Sampler uses; threads may share it."""
-
-    def write(self, event: str, **values: Any) -> None: ...
-
-    def now(self) -> float: ...
 
 
 class Process(Protocol):
@@ -58,7 +51,7 @@ class Sampler:
     """Samples every `interval_s` seconds from start() to stop(); no failure of it ends training.
 
     Args:
-        log: gets the samples; its `now()` is in seconds.
+        log: gets the samples.
         interval_s: seconds between samples, above 0.
         gpus: NVML selectors of the GPUs this process uses, as `gpus.visible_gpus` says.
         node: whether to sample the node as a whole too.
@@ -69,7 +62,7 @@ class Sampler:
 
     def __init__(
         self,
-        log: Log,
+        log: EventLog,
         interval_s: float = 1.0,
         gpus: Iterable[int | str] = (),
         node: bool = True,

@@ -10,6 +10,7 @@
 
 from collections.abc import Iterable, Iterator
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import nn
@@ -52,34 +53,24 @@ def make_optimizer(
     For weights that are sharded over the devices it has those of Adam and AdamW only; the other
     optimizers use foreach.
     """
-    weights = list(parameters)
+    weights: list[Any] = list(parameters)
     fused, foreach = (None, True) if sharded else (True, None)  # None: as PyTorch chooses
-    decaying = [weight for weight in weights if updates.decays(weight.ndim)]
-    others = [weight for weight in weights if not updates.decays(weight.ndim)]
-    return {
-        "sgd": lambda: torch.optim.SGD(weights, spec.learning_rate, fused=fused, foreach=foreach),
-        "momentum": lambda: torch.optim.SGD(
-            weights, spec.learning_rate, momentum=MOMENTUM, fused=fused, foreach=foreach
-        ),
-        "rmsprop": lambda: torch.optim.RMSprop(
-            weights,
-            spec.learning_rate,
-            alpha=RMSPROP_DECAY,
-            eps=updates.EPSILON,
-            foreach=foreach,
-        ),
-        "adam": lambda: torch.optim.Adam(
-            weights, spec.learning_rate, betas=updates.BETAS, eps=updates.EPSILON, fused=True
-        ),
-        "adamw": lambda: torch.optim.AdamW(
-            [{"params": decaying}, {"params": others, "weight_decay": 0.0}],
-            spec.learning_rate,
-            betas=updates.BETAS,
-            eps=updates.EPSILON,
-            weight_decay=spec.weight_decay,
-            fused=True,
-        ),
-    }[spec.optimizer]()
+    sgd = {"fused": fused, "foreach": foreach}
+    rmsprop = {"alpha": RMSPROP_DECAY, "eps": updates.EPSILON, "foreach": foreach}
+    adam = {"betas": updates.BETAS, "eps": updates.EPSILON, "fused": True}
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+        "sgd": (torch.optim.SGD, sgd),
+        "momentum": (torch.optim.SGD, {"momentum": MOMENTUM, **sgd}),
+        "rmsprop": (torch.optim.RMSprop, rmsprop),
+        "adam": (torch.optim.Adam, adam),
+        "adamw": (torch.optim.AdamW, {"weight_decay": spec.weight_decay, **adam}),
+    }
+    kind, settings = kinds[spec.optimizer]
+    if spec.weight_decay:
+        decaying = [weight for weight in weights if updates.decays(weight.ndim)]
+        others = [weight for weight in weights if not updates.decays(weight.ndim)]
+        weights = [{"params": decaying}, {"params": others, "weight_decay": 0.0}]
+    return kind(weights, spec.learning_rate, **settings)
 
 
 def initialize_state(optimizer: torch.optim.Optimizer) -> None:

@@ -15,7 +15,7 @@ from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.pytorch import building, flops, measuring, step
 from dlbench.trainer.pytorch.loading import DataLoaderReader
-from dlbench.trainer.pytorch.step import AUTOCAST, Step, check_compiling, check_model, set_precision
+from dlbench.trainer.pytorch.step import Step, check_compiling, check_model, set_precision
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
@@ -58,16 +58,12 @@ class Engine(ArrayEngine):
         )
         check_model(self._spec, model)
         # Counted before a strategy shards the weights.
-        calls = flops.Noted()
+        calls: list[dict[str, Any]] = []  # of attention
         self._flops = flops.count(model, self.item_shape, calls)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
-        how = flops.How(
-            batch=self._spec.batch_per_device // self._spec.accumulate_steps,
-            dtype=AUTOCAST.get(self._spec.precision, torch.float32),
-            learns=self._spec.mode != "forward",
-            device=self.strategy.device,
+        self._attention = (
+            flops.attention_kernel(calls[0], self._spec, self.strategy.device) if calls else None
         )
-        self._attention = flops.attention_kernel(calls.first, how) if calls.first else None
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)

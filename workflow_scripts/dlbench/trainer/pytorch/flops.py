@@ -3,21 +3,20 @@
 - A copy of the model on the device `meta`, whose tensors have shapes and no values, is called on
   such an item. PyTorch decomposes all layers into few operations, and these are counted.
 - An operation that is not PyTorch's own, or that hides products, has no rule.
-- `Noted` notes the first call of scaled_dot_product_attention meanwhile; the blocks of a model are
-  alike. It does not see a call inside of a function of PyTorch, as that of
-  torch.nn.MultiheadAttention. That function asks _fused_sdp_choice for its kernel. Asked with the
-  run's batch, dtype, layout and mask on its device, and with gradient if the run takes gradients,
-  it gives the kernel that the steps run. Arguments are allocated for that and not computed with.
-  Dropout counts as in an evaluation, in which the model is called; our models have none.
+- Calls of scaled_dot_product_attention are noted meanwhile, but none inside of a function of
+  PyTorch, as that of torch.nn.MultiheadAttention. That function asks _fused_sdp_choice for its
+  kernel. Asked with the run's batch, dtype, layout and mask on its device, and with gradient if the
+  run takes gradients, it gives the kernel that the steps run. Arguments are allocated for that and
+  not computed with. Dropout counts as in an evaluation, in which the model is called; our models
+  have none.
 """
 
-import contextlib
 import copy
 import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,6 +26,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dlbench.trainer import model_flops
 from dlbench.trainer.model_flops import ModelFlops, Tally
 from dlbench.trainer.pytorch import building
+from dlbench.trainer.pytorch.step import AUTOCAST
+from dlbench.trainer.strategy import Spec
 
 OWN = ("aten", "prim")  # PyTorch's namespaces
 # Prefixes of operations that are not elementwise and have no rule. A layer with a fused kernel is
@@ -45,11 +46,11 @@ SIGNATURE = inspect.signature(
 
 
 def count(
-    model: nn.Module, item_shape: tuple[int, ...], noted: "Noted | None" = None
+    model: nn.Module, item_shape: tuple[int, ...], calls: list[dict[str, Any]] | None = None
 ) -> ModelFlops:
     """The work of a model's forward pass for an item of a shape, channels last.
 
-    The item passes the model within `noted`.
+    The arguments of each call of scaled_dot_product_attention are added to `calls`, by name.
     """
     tally = Tally()
     try:
@@ -58,8 +59,7 @@ def count(
         with torch.device("meta"), torch.enable_grad():
             without_values = _copy(model).train(False)
             places = _Places(without_values)
-            inner = noted or contextlib.nullcontext()  # sees the calls before the others
-            with _Operations(tally, places), _Attention(tally, places), inner:
+            with _Operations(tally, places), _Attention(tally, places, calls):
                 without_values(item)
     except Exception as error:  # anything that the model's code may raise for a meta tensor
         tally.add_unknown("the model", f"{type(error).__name__}: {error}")
@@ -132,16 +132,19 @@ class _Operations(TorchDispatchMode):
 class _Attention(TorchFunctionMode):
     """Counts attention as one operation, which PyTorch would decompose on the device `meta`."""
 
-    def __init__(self, tally: Tally, places: _Places):
+    def __init__(self, tally: Tally, places: _Places, calls: list[dict[str, Any]] | None):
         super().__init__()
-        self._tally, self._places = tally, places
+        self._tally, self._places, self._calls = tally, places, calls
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is not nn.functional.scaled_dot_product_attention:
             return function(*args, **(kwargs or {}))
-        return self._counted(*args, **(kwargs or {}))
-
-    def _counted(self, query, key, value, *_, **__):
+        bound = SIGNATURE.bind(*args, **(kwargs or {}))
+        bound.apply_defaults()
+        call = bound.arguments | bound.arguments.pop("_")
+        if self._calls is not None:
+            self._calls.append(call)
+        query, key, value = (call[name] for name in ("query", "key", "value"))
         _count_attention(self._tally, query, key, value, self._places.recomputed())
         return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
@@ -187,56 +190,32 @@ RULES: dict[str, Callable[..., int]] = {
 }
 
 
-class Noted(TorchFunctionMode):
-    """Notes the arguments of the first call of scaled_dot_product_attention by name, in `first`."""
+def attention_kernel(call: dict[str, Any], spec: Spec, device: torch.device) -> str:
+    """The name of a call, as `count` noted it, and that of the kernel that PyTorch chooses for it.
 
-    first: dict[str, Any] | None = None
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is nn.functional.scaled_dot_product_attention and self.first is None:
-            bound = SIGNATURE.bind(*args, **(kwargs or {}))
-            bound.apply_defaults()
-            further = bound.arguments.pop("_")
-            self.first = {**bound.arguments, **further}
-        return function(*args, **(kwargs or {}))
-
-
-class How(NamedTuple):
-    """What the kernel depends on, beside the call.
-
-    Attributes:
-        batch: items of a call.
-        dtype: in which attention computes.
-        learns: whether the run takes gradients.
-        device: of this process.
+    The blocks of a model are alike: the kernel of one call is that of all.
     """
+    batch = spec.batch_per_device // spec.accumulate_steps
+    dtype = AUTOCAST.get(spec.precision, torch.float32)
 
-    batch: int
-    dtype: torch.dtype
-    learns: bool
-    device: torch.device
+    def like(tensor):
+        """A tensor of the run's batch with the layout of one for one item."""
+        shape = (batch * tensor.shape[0], *tensor.shape[1:])
+        last = sum((size - 1) * step for size, step in zip(shape, tensor.stride(), strict=True))
+        learns = spec.mode != "forward"
+        storage = torch.empty(last + 1, dtype=dtype, device=device, requires_grad=learns)
+        return storage.as_strided(shape, tensor.stride())
 
+    def mask_like(mask, query):
+        per_item = mask.ndim == query.ndim and mask.shape[0] == query.shape[0] != 1
+        shape = (batch * mask.shape[0], *mask.shape[1:]) if per_item else tuple(mask.shape)
+        return torch.empty(
+            shape, dtype=torch.bool if mask.dtype == torch.bool else dtype, device=device
+        )
 
-def attention_kernel(call: dict[str, Any], how: How) -> str:
-    """The name of a call, as Noted has it, and that of the kernel that PyTorch chooses for it."""
     others = dict(call)
-    tensors = [_like(others.pop(name), how) for name in ("query", "key", "value")]
-    mask = others.pop("attn_mask")
-    others["attn_mask"] = mask if mask is None else _mask_like(mask, call["query"], how)
+    tensors = [like(others.pop(name)) for name in ("query", "key", "value")]
+    if (mask := call["attn_mask"]) is not None:
+        others["attn_mask"] = mask_like(mask, call["query"])
     chosen = nn.attention.SDPBackend(torch._fused_sdp_choice(*tensors, **others))
     return f"scaled_dot_product_attention: {chosen.name.lower()}"
-
-
-def _like(tensor, how):
-    """A tensor of the run's batch with the layout of one for one item; its values are random."""
-    shape = (how.batch * tensor.shape[0], *tensor.shape[1:])
-    last = sum((size - 1) * step for size, step in zip(shape, tensor.stride(), strict=True))
-    storage = torch.empty(last + 1, dtype=how.dtype, device=how.device, requires_grad=how.learns)
-    return storage.as_strided(shape, tensor.stride())
-
-
-def _mask_like(mask, query, how):
-    dtype = mask.dtype if mask.dtype == torch.bool else how.dtype
-    per_item = mask.ndim == query.ndim and mask.shape[0] == query.shape[0] != 1
-    shape = (how.batch * mask.shape[0], *mask.shape[1:]) if per_item else tuple(mask.shape)
-    return torch.empty(shape, dtype=dtype, device=how.device)

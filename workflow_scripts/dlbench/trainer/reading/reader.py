@@ -511,8 +511,9 @@ def _simplejpeg():
 
 
 class Strategy(Protocol):
-    """What the items of a process depend on of its strategy."""
+    """What the items of a process, and the engine that takes them, depend on of its strategy."""
 
+    gpu_count: int
     rank: int
     size: int
     devices_per_process: int
