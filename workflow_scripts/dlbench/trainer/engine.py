@@ -67,20 +67,14 @@ class Peak(NamedTuple):
 
     They are peaks since the process started, evaluations and the choice of kernels included: JAX
     cannot reset its count, and the peak must fit wherever it occurs. No framework counts what it
-    takes of a CPU's memory; sampling.py records the resident set of the process instead.
-
-    Attributes:
-        allocated: by arrays, that is weights, gradients, optimizer state, activations and work
-            space; None if the framework does not count it on all its devices.
-        reserved: by the framework's allocator, whether in use or cached for later arrays; or None.
-        unknown: why some of it is not known; None if all is known.
-        limit: the most bytes that the framework takes of a device; None if it has no such limit.
+    takes of a CPU's memory; sampling.py records the resident set of the process instead. What it
+    does not count on all its devices is None.
     """
 
-    allocated: list[int] | None
-    reserved: list[int] | None
-    unknown: str | None
-    limit: int | None = None
+    allocated: list[int] | None  # by weights, gradients, optimizer, activations and work space
+    reserved: list[int] | None  # by the framework's allocator, in use or cached for later arrays
+    unknown: str | None  # why some of it is not known; None if all is known
+    limit: int | None = None  # the most bytes that the framework takes of a device, if there is one
 
 
 NOT_COUNTED = Peak(None, None, "the framework does not count it")

@@ -33,19 +33,12 @@ MAX_CHARACTERS = 120  # of a reason
 
 
 class ModelFlops(NamedTuple):
-    """The work of a model's forward pass for one item.
+    """The work of a model's forward pass for one item; numbers are None if a layer has no rule."""
 
-    Attributes:
-        forward_per_item: FLOPs; None if a layer has no rule.
-        values_per_item: elements that its products read and write, without weights.
-        unknown: layers that have no rule, each with the reason.
-        recomputed_per_item: FLOPs that the backward pass repeats; None if a layer has no rule.
-    """
-
-    forward_per_item: int | None
-    values_per_item: int | None
-    unknown: list[str]
-    recomputed_per_item: int | None = None
+    forward_per_item: int | None  # FLOPs
+    values_per_item: int | None  # elements that its products read and write, without weights
+    unknown: list[str]  # layers that have no rule, each with the reason
+    recomputed_per_item: int | None = None  # FLOPs that the backward pass repeats
 
 
 class Tally:
@@ -58,12 +51,9 @@ class Tally:
     def add(
         self, multiply_adds: int, values: int, times: int = 1, recomputed: bool = False
     ) -> None:
-        """Add a product.
+        """Add a product that is computed so many `times`, and reads and writes `values` elements.
 
-        Args:
-            values: elements that it reads and writes, without weights.
-            times: how often it is computed.
-            recomputed: whether the backward pass computes it once more.
+        `recomputed`: whether the backward pass computes it once more.
         """
         self._multiply_adds += times * multiply_adds
         self._recomputed += times * multiply_adds * recomputed

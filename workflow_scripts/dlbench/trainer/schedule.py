@@ -140,10 +140,8 @@ def requested_length(
 def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> int:
     """The shortest of LENGTHS for which the wait takes at most MAX_WAIT of a window.
 
-    Args:
-        step_s: seconds of a step that is waited for.
-        window_step_s: mean seconds of the steps of a window, which is waited for once.
-        window_steps: number of steps in that window, at least 2.
+    A step that is waited for takes `step_s` seconds, one of a window of `window_steps`, at least 2,
+    `window_step_s` on average.
 
     >>> shortest_length(0.0101, 0.01001, window_steps=10)  # a step takes 10 ms, a wait 0.1 ms
     1
@@ -158,11 +156,8 @@ def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> i
 class Windows:
     """The windows of one run in one process; they are the same on all ranks.
 
-    The run was resumed after step `first`, 0 if it was not.
-
-    Attributes:
-        length: steps of a window that does not end early.
-        warm_up_end: the last step of the warm-up; WarmUp adds to it.
+    A window that does not end early has `length` steps; WarmUp adds to `warm_up_end`, the last step
+    of the warm-up. The run was resumed after step `first`, 0 if it was not.
     """
 
     def __init__(self, schedule: Schedule, engine: Engine, first: int):
@@ -276,10 +271,7 @@ class WarmUp:
 def further_steps(asked_s: float, passed_s: float, steps: int) -> int:
     """How many steps to do before the time of the warm-up is looked at again; 0: it has passed.
 
-    Args:
-        asked_s: seconds that the warm-up is to last.
-        passed_s: seconds that have passed.
-        steps: how many steps were done in them.
+    `steps` were done in the `passed_s` of the `asked_s` seconds that it is to last.
 
     >>> [further_steps(30, s, steps) for s, steps in ((0, 0), (10, 5), (28, 14), (30, 15))]
     [1, 5, 1, 0]

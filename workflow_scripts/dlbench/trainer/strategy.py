@@ -21,32 +21,18 @@ Spec = Any  # the fields of a run as attributes: a Run, or the flags of train.py
 
 
 class BaseStrategy:
-    """One process on one device; subclasses change that.
+    """One process on one device; subclasses change that."""
 
-    Attributes:
-        packages: what the trainer's environment needs beside the framework.
-        launcher: of runs that name none.
-        protocols: of launchers, by which its processes can find one another.
-        OPTIONS: of `strategy_options`: see dlbench/common/options.py.
-        evaluates_together: whether an evaluation needs all ranks.
-        supports_windows: whether several steps can be launched before the host waits.
-        clips_mean: whether gradients are clipped after they are averaged over the devices.
-        first_computes: whether rank 0 computes; otherwise it only schedules the steps.
-        reduces: whether gradients are reduced by a collective, which baselines measure by itself.
-        devices: names of the devices of this process.
-        cores: numbers of the cores to which it is bound; None if it is not bound.
-        binding: of a process whose devices are GPUs; None if they are CPUs.
-    """
-
-    packages: tuple[str, ...] = ()
-    launcher = "none"
+    packages: tuple[str, ...] = ()  # what the trainer's environment needs beside the framework
+    launcher = "none"  # of runs that name none
+    # Of launchers, by which its processes can find one another.
     protocols: tuple[str, ...] = ("tf_config", "slurm")
-    OPTIONS: dict[str, Any] = {}
-    evaluates_together = False
-    supports_windows = True
-    clips_mean = True
-    first_computes = True
-    reduces = False
+    OPTIONS: dict[str, Any] = {}  # of `strategy_options`: see dlbench/common/options.py
+    evaluates_together = False  # whether an evaluation needs all ranks
+    supports_windows = True  # whether several steps can be launched before the host waits
+    clips_mean = True  # whether gradients are clipped after they are averaged over the devices
+    first_computes = True  # whether rank 0 computes; otherwise it only schedules the steps
+    reduces = False  # whether a collective, which baselines measure by itself, reduces gradients
 
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node
@@ -89,8 +75,8 @@ class BaseStrategy:
         self.join(spec)
         if self.size == 1:
             _check_single_process(spec)
-        self.cores: list[int] | None = None
-        self.binding: binding.Binding | None = None
+        self.cores: list[int] | None = None  # to which it is bound
+        self.binding: binding.Binding | None = None  # of a process whose devices are GPUs
         if device == "gpu":
             self.binding = self._bind(spec)
         elif binding.mode() != binding.NONE:

@@ -26,17 +26,11 @@ class Losses(Protocol):
 
 
 class Task:
-    """What is common to all tasks.
+    """What is common to all tasks."""
 
-    Attributes:
-        KIND: the kind of dataset it needs: image, mask or text.
-        SCORES: names of its scores beside the loss.
-        MASKED: whether items are windows of which some tokens are masked (reading/text.py).
-    """
-
-    KIND: str
-    SCORES: tuple[str, ...]
-    MASKED = False
+    KIND: str  # of dataset that it needs: image, mask or text
+    SCORES: tuple[str, ...]  # names of its scores beside the loss
+    MASKED = False  # whether items are windows of which some tokens are masked (reading/text.py)
 
     def logits_shape(self, input_shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
         """The shape of the model's output for one item."""

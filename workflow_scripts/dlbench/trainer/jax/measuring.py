@@ -27,12 +27,8 @@ def attention_kernel(layer: keras.Layer, batch: int, learns: bool) -> str:
     Keras decides between cuDNN's kernel and XLA's products when it traces the call, by shapes,
     dtype and device: a layer is lowered for the run's batch, with gradient if the run takes
     gradients. cuDNN's kernel is then a call in that program; XLA neither removes nor adds one.
-    Lowering compiles nothing and allocates nothing.
-
-    Args:
-        layer: one that calls keras.ops.dot_product_attention and has one input.
-        batch: items of a call.
-        learns: whether the run takes gradients.
+    Lowering compiles nothing and allocates nothing. The layer calls keras.ops.dot_product_attention
+    and has one input.
     """
     inputs = getattr(layer, "input", None)
     if not isinstance(inputs, keras.KerasTensor):  # of a model without a graph of its layers

@@ -121,12 +121,9 @@ def conv_bn_relu(
 class BatchNorm2d(nn.BatchNorm2d):
     """torch.nn.BatchNorm2d with the arguments of Keras's layer.
 
-    Under DistributedDataParallel each device normalises its own shard of the batch.
-
-    Args:
-        epsilon: added to the variance.
-        momentum: the weight of the old moving statistics; torch.nn's momentum is 1 - this.
-        scale: whether the outputs have a learned factor.
+    Under DistributedDataParallel each device normalises its own shard of the batch. `momentum` is
+    the weight of the old moving statistics; torch.nn's is 1 - this. With `scale` the outputs have a
+    learned factor.
     """
 
     def __init__(self, maps: int, epsilon: float, momentum: float, scale: bool = True):

@@ -164,25 +164,15 @@ def _vit(input_shape, classes, constants, recompute):
 
 
 class BlockConfig(NamedTuple):
-    """The settings that all blocks of a model share.
+    """The settings that all blocks of a model share."""
 
-    Attributes:
-        width: of a token's vector; the heads must divide it.
-        depth: how many blocks there are.
-        causal: whether a token attends to itself and earlier tokens only.
-        norm_first: whether a block normalises its inputs, instead of its outputs.
-        epsilon: of layer normalisation, added to the variance.
-        activation: after the first dense layer of a block, which is four times as wide.
-        initializer: makes an initializer of weights.
-    """
-
-    width: int
+    width: int  # of a token's vector; the heads must divide it
     heads: int
-    depth: int
-    causal: bool
-    norm_first: bool
-    epsilon: float
-    activation: Callable[[Any], Any]
+    depth: int  # how many blocks there are
+    causal: bool  # whether a token attends to itself and earlier tokens only
+    norm_first: bool  # whether a block normalises its inputs, instead of its outputs
+    epsilon: float  # of layer normalisation, added to the variance
+    activation: Callable[[Any], Any]  # after the first dense layer, which is four times as wide
     initializer: Initializer
 
 

@@ -29,23 +29,14 @@ Batch = tuple[np.ndarray, ...]  # in the memory of the host: inputs and targets
 
 
 class Base(BaseStrategy):
-    """One process on one device; the other strategies change that.
+    """One process on one device, a torch.device; the other strategies change that."""
 
-    Attributes:
-        device: of this process, a torch.device.
-        asked_threads: OMP_NUM_THREADS among the variables of the run; 0 if it is not.
-        gpu_count: how many GPUs PyTorch sees; 0 if the devices are CPUs.
-        replicates_weights: whether the weights are replicated on each device; if not, they are
-            sharded.
-        uses_autocast: whether torch.autocast chooses the operations in bfloat16 or float16; if not,
-            the model that `parallelize` returns computes in the precision of the run.
-        supports_cuda_graphs: whether all that a step does between the start of the forward and the
-            end of the backward pass is in the compiled program.
-        compiled: how torch.compile compiles the run, if not by default; see step.py.
-    """
-
-    replicates_weights = True
+    replicates_weights = True  # on each device; if not, they are sharded
+    # Whether torch.autocast chooses the operations in bfloat16 or float16; if not, the model that
+    # `parallelize` returns computes in the precision of the run.
     uses_autocast = True
+    # Whether all that a step does between the start of the forward and the end of the backward pass
+    # is in the compiled program.
     supports_cuda_graphs = True
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
@@ -53,7 +44,7 @@ class Base(BaseStrategy):
         os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
         if spec.deterministic:  # read when cuBLAS is first used
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        self.compiled: dict[str, Any] = {}
+        self.compiled: dict[str, Any] = {}  # how, if not by default: see step.py
         threads = assignments.parse(spec.variables).get(THREADS, "")
         self.asked_threads = int(threads) if threads.isdigit() else 0
         super().__init__(spec, device, folder)

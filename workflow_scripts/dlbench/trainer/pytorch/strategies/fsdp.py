@@ -38,17 +38,11 @@ FLOAT32_BYTES = 4
 
 
 class Unit(NamedTuple):
-    """Weights that are gathered together, and whose gradients are reduced together.
-
-    Attributes:
-        shapes: of its weights.
-        element_bytes: bytes of an element as it is gathered.
-        stays: whether gathered weights stay gathered from the forward to the backward pass.
-    """
+    """Weights that are gathered together, and whose gradients are reduced together."""
 
     shapes: Sequence[Sequence[int]]
-    element_bytes: int
-    stays: bool
+    element_bytes: int  # as it is gathered
+    stays: bool  # gathered from the forward to the backward pass
 
 
 class Strategy(DistributedBase):
@@ -119,12 +113,8 @@ def exchanged_bytes(
     - A weight is sharded along its first axis; the last shards are padded to the size of the first.
     - A unit is gathered before its forward pass, and before its backward pass unless it stays
       gathered. Each rank then has all of it; it sends (ranks - 1) / ranks as many bytes.
-    - Gradients are reduced once, in float32, after the last part of the batch.
-
-    Args:
-        parts: number of parts of a batch, as in accumulate_steps.
-        mode: of the run. In mode `forward` a unit that stays gathered is gathered before the first
-            step only.
+    - Gradients are reduced once, in float32, after the last of the `parts` of the batch.
+    - In mode `forward` a unit that stays gathered is gathered before the first step only.
 
     >>> unit = Unit(shapes=[(3, 5), (4,)], element_bytes=2, stays=False)
     >>> exchanged_bytes([unit], ranks=2)  # 4 x 5 and 4 elements, twice

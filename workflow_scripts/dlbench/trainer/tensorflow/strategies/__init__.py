@@ -44,10 +44,7 @@ class Base(BaseStrategy):
     def apply(self, optimizer: Any, gradients: list[Tensor], variables: list[Variable]) -> None:
         """Average gradients over all devices and update; called in the compiled step.
 
-        Args:
-            optimizer: Keras's, built for the variables.
-            gradients: of a device's scaled loss, one for each variable.
-            variables: the model's trainable variables, as Keras's objects.
+        The gradients are of a device's scaled loss, the variables Keras's objects.
         """
         optimizer.apply(gradients, variables)
 
