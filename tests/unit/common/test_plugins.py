@@ -88,6 +88,15 @@ def test_a_family_of_models_is_one_file_whose_models_have_their_own_constants():
     assert (small["TASK"], small["CLASSES"]) == ("language", 50_257)
 
 
+def test_a_model_has_the_same_constants_under_each_framework():
+    for name in plugins.names("keras/models"):
+        keras, pytorch = (plugins.constants(kind, name) for kind in MODELS)
+        for constant in ("TASK", "INPUT_SHAPE", "CLASSES"):
+            assert pytorch[constant] == keras[constant], (name, constant)
+        if name != "lenet5":  # its file for PyTorch has its own
+            assert pytorch == keras | {"CONSTANTS_OF": "keras/models"}, name
+
+
 def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
     (tmp_path / "mlp.py").write_text(
         'VARIANTS = {"mlp1": {"DEPTH": 1}, "mlp2": {}}\nDEPTH = 2\n'

@@ -148,6 +148,12 @@ def test_a_run_executes_its_own_plugins_and_no_others():
         assert executed - {"__init__"} == {getattr(LENET, key)}, folder
 
 
+def test_a_run_of_pytorch_executes_the_file_that_has_its_models_constants():
+    run = dataclasses.replace(LENET, framework="pytorch", model="resnet20", dataset="synthetic")
+    models = {file for file in short(judgement.training_code(run)) if "/models/" in file}
+    assert models == {f"dlbench/trainer/{of}/models/resnet.py" for of in ("keras", "pytorch")}
+
+
 def test_a_run_executes_the_code_of_its_framework_and_of_no_other():
     for framework, other in itertools.permutations(engine.names(), 2):
         files = short(judgement.training_code(dataclasses.replace(LENET, framework=framework)))
