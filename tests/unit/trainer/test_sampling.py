@@ -4,7 +4,6 @@ import os
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -88,12 +87,15 @@ def test_allocated_memory_shows_and_its_peak_stays(log):
 
 
 @linux
-def test_a_busy_node_and_an_idle_one_differ(log):
+def test_a_busy_node_and_an_idle_one_differ(log, monkeypatch):
     before = b"cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1\n"
     after = b"cpu  150 0 110 830 10 0 0 0 99 0\ncpu0 1\n"  # 60 busy, 30 idle, 10 waiting
     ticks = iter([before, after, after])
     sampler = Sampler(log, interval_s=1e6)
-    sampler._node._cpu = SimpleNamespace(read=lambda: next(ticks), close=lambda: None)
+    read = sampling._kernel_file
+    monkeypatch.setattr(
+        sampling, "_kernel_file", lambda path: next(ticks) if path == "/proc/stat" else read(path)
+    )
     sampler.start()
     sampler._sample()
     sampler.stop()

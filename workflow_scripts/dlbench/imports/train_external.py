@@ -297,9 +297,6 @@ class ProgramUse:
         """The most at one of the samples."""
         return self._peak_bytes
 
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 def _waited_for_s():
     """CPU seconds of ended children, and of those for which these waited."""

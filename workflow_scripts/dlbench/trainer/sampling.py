@@ -44,8 +44,6 @@ class Process(Protocol):
 
     def peak_memory_bytes(self) -> int: ...
 
-    def close(self) -> None: ...
-
 
 class Sampler:
     """Samples every `interval_s` seconds from start() to stop(); no failure of it ends training.
@@ -210,9 +208,6 @@ class Sampler:
         return "; ".join(self._reasons) or "a GPU gave no reading at the first or the last sample"
 
     def _close(self):
-        self._process.close()
-        if self._node:
-            self._node.close()
         if self._rapl:
             self._rapl.close()
         if self._nvml:
@@ -236,7 +231,6 @@ class _Process:
 
     def __init__(self, clock):
         self._clock = clock
-        self._memory = _KernelFile("/proc/self/statm")
         self._page_bytes = os.sysconf("SC_PAGESIZE")
         self._last = None
 
@@ -257,9 +251,6 @@ class _Process:
         with open("/proc/self/status", "rb") as file:
             return _kibibytes(file.read(), b"VmHWM:")
 
-    def close(self):
-        self._memory.close()
-
     def _cpu_percent(self):
         last, self._last = self._last, (self._clock(), time.process_time())
         if last is None:
@@ -268,33 +259,26 @@ class _Process:
         return round(100 * cpu_s / wall_s, 2)
 
     def _memory_bytes(self):
-        return int(self._memory.read().split()[1]) * self._page_bytes
+        return int(_kernel_file("/proc/self/statm").split()[1]) * self._page_bytes
 
 
 class _Node:
     """The whole node as the kernel counts it, not only our container or control group."""
 
     def __init__(self):
-        self._cpu = _KernelFile("/proc/stat")
-        self._memory = _KernelFile("/proc/meminfo")
-        self._load = _KernelFile("/proc/loadavg")
         self._last = None
 
     def sample(self):
         return {
             "node_cpu_percent": _reading(self._cpu_percent),
             "node_memory_available_bytes": _reading(self._memory_available_bytes),
-            "load_average_1min": _reading(lambda: float(self._load.read().split()[0])),
+            "load_average_1min": _reading(lambda: float(_kernel_file("/proc/loadavg").split()[0])),
         }
-
-    def close(self):
-        for file in (self._cpu, self._memory, self._load):
-            file.close()
 
     def _cpu_percent(self):
         """From ticks of 10 ms; time that a hypervisor took from us (steal) counts as busy."""
         # user nice system idle iowait irq softirq steal; the guest times after are in user.
-        ticks = [int(value) for value in self._cpu.read().split(b"\n", 1)[0].split()[1:9]]
+        ticks = [int(value) for value in _kernel_file("/proc/stat").split(b"\n", 1)[0].split()[1:9]]
         last, self._last = self._last, (sum(ticks), ticks[3] + ticks[4])
         if last is None:
             return None
@@ -302,25 +286,13 @@ class _Node:
         return round(100 * (1 - idle / total), 2)
 
     def _memory_available_bytes(self):
-        return _kibibytes(self._memory.read(), b"MemAvailable:")
+        return _kibibytes(_kernel_file("/proc/meminfo"), b"MemAvailable:")
 
 
-class _KernelFile:
-    """A file of /proc that stays open; each read at offset 0 gets the current content."""
-
-    def __init__(self, path):
-        try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._file = -1  # reading it fails
-
-    def read(self):
-        return os.pread(self._file, 1024, 0)
-
-    def close(self):
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+def _kernel_file(path):
+    """The beginning of a file of /proc, as it is now."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read(1024)
 
 
 def _reading(read):
