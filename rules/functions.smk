@@ -31,7 +31,7 @@ def once(function):
 @functools.cache
 def scheduler():
     """The scheduler to which this start submits jobs, if any."""
-    return jobs.scheduler(STARTED.executor, STARTED.submit_command)
+    return jobs.scheduler(STARTED.executor, STARTED.executor_settings)
 
 
 @functools.cache
@@ -79,7 +79,7 @@ def check_cluster():
         return
     try:
         JOBS.check_cluster(
-            scheduler(), profile_value, baselines_join(), STARTED.status_checks
+            scheduler(), profile_value, STARTED.executor_settings, baselines_join()
         )
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")

@@ -25,6 +25,7 @@ SETTINGS = ["slurm_partition=cpu", "slurm_account=mine", "mem_mb=600"]
 PROFILE = {
     "executor": "cluster-generic",
     "cluster-generic-submit-cmd": "run slurm",
+    "cluster-generic-status-cmd": "look slurm",
     "default-resources": SETTINGS,
     "latency-wait": 60,
 }
@@ -186,6 +187,7 @@ def test_resources_of_a_profile_are_read_in_all_their_forms(place):
     "executor, command, installs",
     [
         ("cluster-generic", "run pbs", "sync"),
+        ("slurm", None, "sync --extra slurm"),
         ("htcondor", None, "pip install snakemake-executor-plugin-htcondor"),
     ],
 )
@@ -286,6 +288,21 @@ def test_conversion_is_to_fit_the_queue_too(place, program):
 def test_a_slurm_that_forgets_jobs_at_once_is_noted(place, program, accounting, age_s, noted):
     program("scontrol", f"AccountingStorageType   = {accounting}\nMinJobAge  = {age_s} sec")
     assert any("forgets jobs 2 s after their end" in text for text in texts("note")) == noted
+
+
+def test_a_slurm_on_which_the_executor_slurm_would_hang_is_to_be_fixed(place, program):
+    program("scontrol", "AccountingStorageType   = (null)\nMinJobAge  = 300 sec")
+    own = {"executor": "slurm", "default-resources": ["slurm_partition=cpu", "mem_mb=600"]}
+    write("own/profile.yaml", own)
+    assert texts("fix", profile="own")[-1].endswith("add --slurm-status-command squeue")
+    write("own/profile.yaml", own | {"slurm-status-command": "squeue"})
+    (missing,) = texts("fix", profile="own")  # its plugin
+    assert missing.startswith("snakemake-executor-plugin-slurm is not installed")
+
+
+def test_a_profile_with_half_of_our_lines_is_to_be_completed(place):
+    write("own/profile.yaml", {k: v for k, v in PROFILE.items() if "status" not in k})
+    assert "has no cluster-generic-status-cmd" in only_fix(profile="own")
 
 
 def test_nodes_that_start_no_job_are_not_counted(place, program):

@@ -310,5 +310,6 @@ def test_the_executor_slurm_gets_what_it_has_no_resource_for_as_options():
 def test_a_slurm_whose_jobs_the_executor_would_never_see_end_is_refused(
     program, first_s, forgets_after_s, remedy
 ):
-    reason = jobs.describe_status(program, first_s, forgets_after_s)
+    settings = {"status_command": program, "init_seconds_before_status_checks": first_s}
+    reason = jobs.describe_settings(settings, forgets_after_s)
     assert reason.endswith(remedy) and bool(reason) == bool(remedy)

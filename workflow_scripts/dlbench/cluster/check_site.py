@@ -113,7 +113,7 @@ def remarks(
     study = plan.study
     yield from _profile(profile)
     yield from _site_file(study.site, profile.executor)
-    scheduler = jobs.scheduler(profile.executor, profile.submit_cmd)
+    scheduler = jobs.scheduler(profile.executor, profile.settings)
     if profile.executor == "local":
         yield _note("runs are trained on this machine; there is no scheduler to look at")
     elif scheduler is None:
@@ -182,7 +182,9 @@ def _scheduler(name, profile, plan):
     yield from _queues(module, queues, profile, plan)
     yield from _account(module, profile)
     forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
-    if forgets_after_s is not None and forgets_after_s < LEAST_KNOWN_S:
+    if reason := jobs.describe_settings(profile.settings, forgets_after_s):
+        yield _fix(reason)
+    elif forgets_after_s is not None and forgets_after_s < LEAST_KNOWN_S:
         yield _note(
             f"{name} keeps no accounts and forgets jobs {forgets_after_s} s after their end: why "
             "it ended a job itself, as at its time limit, may stay unknown; Slurm's default for "

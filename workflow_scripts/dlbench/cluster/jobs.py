@@ -345,14 +345,13 @@ def _problems(job, queue):
         )
 
 
-def scheduler(executor: str | None, submit_command: str | None) -> str | None:
+def scheduler(executor: str | None, settings: Mapping[str, Any]) -> str | None:
     """The scheduler to which jobs are submitted, as the name of a file in schedulers/; or None.
 
-    Args:
-        executor: of Snakemake; None if jobs run on this machine.
-        submit_command: of the executor cluster-generic; the name is part of it.
+    `executor`: of Snakemake; None if jobs run on this machine. `settings`: of the executor; the
+    submit command of cluster-generic names the scheduler.
     """
-    words = {"cluster-generic": submit_command, "slurm": "slurm"}.get(executor or "")
+    words = {"cluster-generic": settings.get("submit_cmd"), "slurm": "slurm"}.get(executor or "")
     names = re.findall(r"\w+", words or "")
     return next((name for name in names if name in plugins.names("schedulers")), None)
 
@@ -368,24 +367,31 @@ def describe_python() -> str:
     )
 
 
-def describe_status(program: str, first_s: int, forgets_after_s: int | None) -> str:
-    """Why the executor slurm would never notice the end of a job; "" if it would.
+def describe_settings(settings: Mapping[str, Any], forgets_after_s: int | None) -> str:
+    """Why an executor would not see that a job has ended; "" if it would.
 
-    It takes squeue only if jobs that have ended are known for three times `first_s`, else sacct.
+    The executor slurm uses sacct, or squeue if jobs that have ended are known for three times the
+    seconds before it first asks.
 
     Args:
-        program: that it is told to use, sacct or squeue.
-        first_s: seconds before it first asks for the state of jobs.
-        forgets_after_s: seconds for which a Slurm without accounting knows them; None with it.
+        settings: of the executor.
+        forgets_after_s: seconds for which a Slurm without accounting knows jobs that have ended;
+            None with it.
     """
-    if forgets_after_s is None:
+    if settings.get("submit_cmd") and not settings.get("status_cmd"):
+        return (
+            "the profile submits by cluster_job.py and has no cluster-generic-status-cmd, without "
+            "which nobody would see that a job was killed: take jobscript and the lines "
+            "cluster-generic-... from the profile of this scheduler in profiles/"
+        )
+    if "status_command" not in settings or forgets_after_s is None:
         return ""
-    if program == "sacct":
+    if settings["status_command"] == "sacct":
         return (
             "this Slurm keeps no accounts, so the executor slurm would never see its jobs end: "
             "add --slurm-status-command squeue"
         )
-    if forgets_after_s < 3 * first_s:
+    if forgets_after_s < 3 * settings["init_seconds_before_status_checks"]:
         return (
             f"this Slurm keeps no accounts and forgets jobs {forgets_after_s} s after their end: "
             f"add --slurm-init-seconds-before-status-checks {forgets_after_s // 3}"
@@ -474,17 +480,16 @@ class Submitting:
         self,
         name: str | None,
         profile_value: Callable[[str, str], Any],
+        settings: Mapping[str, Any],
         baselines_join: bool = False,
-        status_checks: tuple[str, int] | None = None,
     ) -> None:
         """Check that a scheduler would accept all jobs of this start.
 
         Args:
             name: of a file in schedulers/; None if Snakemake submits to something else.
             profile_value: (rule, resource) -> the value in the profile, or None.
+            settings: of the executor.
             baselines_join: whether baselines of a node share the job of its runs.
-            status_checks: of the executor slurm: the program that tells the state of jobs, and
-                the seconds before it is first asked.
 
         Raises:
             Error: a job would be refused or could not start, or the scheduler does not answer.
@@ -499,7 +504,8 @@ class Submitting:
             raise Error(reason)
         module = plugins.load("schedulers", name)
         queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
-        if status_checks and (reason := describe_status(*status_checks, module.forgets_after_s())):
+        forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
+        if reason := describe_settings(settings, forgets_after_s):
             raise Error(reason)
         # With the full time limit; the memory of later attempts is limited to that of a node.
         labels = plan.labels

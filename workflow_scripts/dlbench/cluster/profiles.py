@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import tomllib
-
 from dlbench import Error
 from dlbench.common import phrases, tools
 from dlbench.study import yaml_files
@@ -17,7 +15,9 @@ from dlbench.study import yaml_files
 OURS = Path("profiles")
 FILE = re.compile(r"(?:profile|config)(?:\.v(\d+)\+)?\.yaml")
 PLUGIN = "snakemake-executor-plugin-"
-PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
+DEFAULT_SETTINGS = {
+    "slurm": {"status_command": "sacct", "init_seconds_before_status_checks": 40},
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,12 @@ class Profile:
         return self.content.get("executor") or "local"
 
     @property
-    def submit_cmd(self) -> str | None:
-        """The submit command of the executor cluster-generic."""
-        return self.content.get("cluster-generic-submit-cmd")
+    def settings(self) -> dict[str, Any]:
+        """The settings of the executor, by their names in its plugin."""
+        prefix, defaults = f"{self.executor}-", DEFAULT_SETTINGS.get(self.executor, {})
+        names = (name for name in self.content if name.startswith(prefix))
+        given = {name.removeprefix(prefix).replace("-", "_"): self.content[name] for name in names}
+        return {**defaults, **given}
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -85,8 +88,9 @@ def installed(executor: str) -> bool:
 
 def installation(executor: str) -> str:
     """The command that installs an executor's plugin, in the locked version if there is one."""
-    pins = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
-    is_locked = any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins)
+    if executor == "slurm":
+        return tools.install_command("slurm")
+    is_locked = executor == "cluster-generic"
     return tools.uv_command("sync" if is_locked else f"pip install {PLUGIN}{executor}")
 
 

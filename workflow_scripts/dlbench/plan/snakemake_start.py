@@ -58,21 +58,10 @@ READ = {
         "local",
         "jobs that a killed Snakemake left in a queue are not cancelled",
     ),
-    "executor_settings.submit_cmd": Attribute(
-        "which scheduler the executor cluster-generic submits to",
+    "executor_settings": Attribute(
+        "which scheduler jobs are submitted to, and whether the executor sees that they have ended",
         None,
         "jobs that a killed Snakemake left in a queue are not cancelled",
-    ),
-    "executor_settings.status_command": Attribute(
-        "the executor slurm notices the end of jobs by sacct or squeue, of which this Slurm may "
-        "not know jobs that have ended",
-        None,
-        "nothing checks whether the executor slurm can notice the end of jobs",
-    ),
-    "executor_settings.init_seconds_before_status_checks": Attribute(
-        "the executor slurm uses squeue only if jobs are known for three times as long",
-        40,
-        "nothing checks whether the executor slurm can notice the end of jobs",
     ),
     "deployment_settings.deployment_method": Attribute(
         "with --sdm conda programs are started by the Python of envs/workflow.yaml",
@@ -212,21 +201,10 @@ class SnakemakeStart:
         return None if self._read("local_exec") else self._read("executor_plugin.name")
 
     @functools.cached_property
-    def submit_command(self) -> str:
-        """The submit command of the executor cluster-generic; "" of others."""
-        is_generic = self.executor == "cluster-generic"
-        return (self._read("executor_settings.submit_cmd") or "") if is_generic else ""
-
-    @functools.cached_property
-    def status_checks(self) -> tuple[str, int] | None:
-        """Of the executor slurm: the program that tells the state of jobs, and its first wait, s.
-
-        None of other executors.
-        """
-        if self.executor != "slurm":
-            return None
-        names = ("status_command", "init_seconds_before_status_checks")
-        return tuple(self._read(f"executor_settings.{name}") for name in names)
+    def executor_settings(self) -> dict[str, Any]:
+        """The settings of the executor that submits jobs, by their names in its plugin."""
+        settings = self._read("executor_settings") if self.executor else None
+        return {} if settings is None else vars(settings)
 
     @functools.cached_property
     def uses_conda(self) -> bool:
