@@ -1,4 +1,4 @@
-"""download: a file is complete and verified, or missing, whatever the server does."""
+"""fetch_dataset: a file is complete and verified, or missing, whatever the server does."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""download: files of this machine, S3 and iRODS."""
+"""fetch_dataset: files of this machine, S3 and iRODS."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""adopt_dataset: existing shards are used in place."""
+"""stores: existing shards are used in place."""
 
 import hashlib
 import io
