@@ -1,4 +1,4 @@
-"""write_archive: secrets in the texts of an archive, and those that stay since digests name them."""
+"""write_archive: secrets in its texts are hidden; some stay, since digests name them."""
 
 import json
 
