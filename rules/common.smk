@@ -51,29 +51,37 @@ try:
         pass_on_interrupts()
         planning.check_folders(writes=not STARTED.is_dry_run)
 except Error as error:
-    sys.exit(str(error))
+    raise WorkflowError(str(error)) from None
 try:
     PLAN = planning.plan_of_start(config, STARTED.is_main)
 except Error as error:
-    sys.exit(f"The config cannot be used:\n{error}")
+    raise WorkflowError(f"The config cannot be used:\n{error}") from None
 except KeyboardInterrupt:
-    sys.exit("interrupted: nothing was started")
+    raise WorkflowError("interrupted: nothing was started") from None
 STUDY = PLAN.study
 JOBS = jobs.Submitting(PLAN)
-# The location of cluster_job.py, by which the profiles submit jobs.
-os.environ.update(DLBENCH_HOME=str(own_code.PROJECT), DLBENCH_PYTHON=sys.executable)
-# For the container directive, whose command-line arguments are the same for all rules.
-os.environ.update(PLAN.directive_environment)
-# Once for all runs of a job.
-os.environ.update(schedulers.job_variables())
-if not (STARTED.submits and STARTED.is_main):
-    # The secrets of commands, for which command lines have numbers. They are not set where jobs are
-    # submitted, since schedulers may store that environment: each job reads the config again.
-    os.environ.update(STUDY.commands.variables)
+
+
+def set_variables():
+    """Set the variables that programs and jobs of this start read from their environment.
+
+    For programs of the cluster's profiles, their location. For the container directive, whose
+    command-line arguments are the same for all rules, those of a plan. For all runs of a job, what
+    its scheduler says of it, asked once. For jobs, the secrets of the config's commands: not where
+    jobs are submitted, since schedulers may store that environment, and not by `envvars:`, whose
+    values Snakemake writes into job scripts.
+    """
+    os.environ.update(DLBENCH_HOME=str(own_code.PROJECT), DLBENCH_PYTHON=sys.executable)
+    os.environ.update(PLAN.directive_environment | schedulers.job_variables())
+    if not (STARTED.submits and STARTED.is_main):
+        os.environ.update(STUDY.commands.variables)
+
+
+set_variables()
 # Above the priority of every run: what runs need is made before the first of them is timed.
 PREPARATION = 10**9
 if STARTED.is_main and not STARTED.limits_bench:
-    sys.exit(
+    raise WorkflowError(
         "dlbench: nothing keeps runs from being timed beside one another: start Snakemake with "
         "--resources bench=1, or with --workflow-profile profiles/default, which says so"
     )

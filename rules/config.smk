@@ -14,6 +14,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
 from snakemake.sourcecache import HostingProviderFile, LocalGitFile, LocalSourceFile
 
 
@@ -32,7 +33,7 @@ def own_folder(rules):
     elif isinstance(rules, LocalGitFile):
         repository = git.Repo(rules.repo_path)
     else:
-        sys.exit(
+        raise WorkflowError(
             f"dlbench: its files cannot be read one by one from {rules}: give its Snakefile as a "
             "path in a clone, or as github(...), gitlab(...) or gitfile(...)"
         )
@@ -54,7 +55,7 @@ from dlbench.common import own_code
 
 # In our own folder `uv run` or conda has installed the packages.
 if not own_code.in_project_folder() and (missing := own_code.missing_packages()):
-    sys.exit(
+    raise WorkflowError(
         f"dlbench needs {', '.join(missing)}, which the Python of this Snakemake "
         f"({sys.executable}) lacks: start it as `uv run --project {own_code.PROJECT} snakemake`, "
         f"or install the dependencies of {own_code.PROJECT}/pyproject.toml beside it"
@@ -72,7 +73,7 @@ if STARTED.is_main and (newer := untested(metadata.version("snakemake"))):
 CONFIG_FILES = config_files.files(STARTED.is_module)
 
 if STARTED.prefixes("results/"):
-    sys.exit(
+    raise WorkflowError(
         "dlbench: its results are in results/ of the working directory, where its programs look "
         "for them: leave prefix and replace_prefix out of the module, or start Snakemake with "
         "--directory"
@@ -87,4 +88,4 @@ try:
         ),
     )
 except Error as error:
-    sys.exit(f"The config cannot be used:\n{error}")
+    raise WorkflowError(f"The config cannot be used:\n{error}") from None

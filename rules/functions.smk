@@ -6,7 +6,6 @@ Needs common.smk: the plan.
 import contextlib
 import functools
 import json
-import os
 import shlex
 import sys
 
@@ -82,7 +81,7 @@ def check_cluster():
             scheduler(), profile_value, STARTED.executor_settings, baselines_join()
         )
     except Error as error:
-        sys.exit(f"Nothing was submitted:\n{error}")
+        raise WorkflowError(f"Nothing was submitted:\n{error}") from None
     leftover_jobs()
 
 
@@ -172,6 +171,20 @@ def training_inputs(wildcards):
     return list(map(ancient, PLAN.inputs_of_trained(wildcards.run_id)))
 
 
+def record_command(wildcards, output):
+    """The program that records a run without training, and its arguments, quoted."""
+    run = PLAN.run(wildcards.run_id)
+    log = f"results/runs/{run.id}/train.jsonl"
+    if PLAN.is_unread(run.id):
+        spec = json.dumps(run.values(), sort_keys=True)
+        return shlex.join(["dlbench", "parse-run", log, "--spec", spec, "--put-aside"])
+    messages = f"results/logs/train/{run.id}.log"
+    arguments = run_command.start_run_arguments(PLAN, run.id)
+    return shlex.join(
+        ["start_run.py", "--log", log, "--messages", messages, *arguments]
+    )
+
+
 def image_to_enter(wildcards):
     """Nothing, once the image of a run was prepared that Snakemake enters.
 
@@ -203,9 +216,9 @@ def plan_found_batches():
     try:
         planning.plan_found_batches(config, PLAN)
     except Error as error:
-        sys.exit(f"The config cannot be used:\n{error}")
+        raise WorkflowError(f"The config cannot be used:\n{error}") from None
     JOBS.forget()
-    os.environ.update(PLAN.directive_environment)
+    set_variables()
     report_plan()
     check_cluster()
 

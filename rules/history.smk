@@ -17,7 +17,7 @@ try:
         )
     }
 except Error as error:
-    sys.exit(f"The config cannot be used:\n{error}")
+    raise WorkflowError(f"The config cannot be used:\n{error}") from None
 NEW_SOURCES = [name for name, source in SOURCES.items() if not source.is_added()]
 
 

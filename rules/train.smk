@@ -82,47 +82,25 @@ rule train:
         + " --attempt {resources.attempt} {params}"
 
 
-rule skip_run:
-    """Record that a run cannot be done here, with the reason; this needs no job on a cluster."""
+rule record_run:
+    """Record a run without training: it cannot be done here, or its log exists already."""
     input:
         training_inputs,
     output:
-        log="results/runs/{run_id}/train.jsonl",
-        record="results/runs/{run_id}/run.json",
+        "results/runs/{run_id}/run.json",
     log:
-        "results/logs/skip_run/{run_id}.log",
+        "results/logs/record_run/{run_id}.log",
     wildcard_constraints:
-        run_id=PLAN.skip_pattern,
+        run_id=PLAN.untrained_pattern,
     localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
         bench=1,
     params:
-        lambda w, output: run_command.StartRunArguments(PLAN, w.run_id),
+        command=record_command,
     shell:
-        program("start_run.py", "exec python")
-        + " --log {output.log:q} --messages {log:q} {params}"
+        program("{params.command}") + " 2>&1 | tee {log:q} >&2"
 
 
-rule read_run:
-    """Make the record of a run from its log, if the record is missing or of another version."""
-    input:
-        session_files,
-    output:
-        "results/runs/{run_id}/run.json",
-    log:
-        "results/logs/read_run/{run_id}.log",
-    wildcard_constraints:
-        run_id=PLAN.unread_pattern,
-    localrule: True
-    conda:
-        "../envs/workflow.yaml"
-    params:
-        spec=lambda w, output: json.dumps(PLAN.run(w.run_id).values(), sort_keys=True),
-    shell:
-        program("dlbench parse-run") + " results/runs/{wildcards.run_id:q}/train.jsonl"
-        " --spec {params.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
-
-
-ruleorder: read_run > skip_run > train
+ruleorder: record_run > train

@@ -50,7 +50,7 @@ def test_the_pods_of_a_job_leave_a_record_that_the_workflow_takes(tmp_path):
 def scheduled_runs(campaign):
     """Those of one pod, which are trained, and those of several, which are not, here."""
     jobs = campaign.scheduled()
-    return sorted([*jobs["train"], *jobs.get("skip_run", [])])
+    return sorted([*jobs["train"], *jobs.get("record_run", [])])
 
 
 def kubernetes_job(campaign, run_id, code=0):

@@ -56,7 +56,7 @@ def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, t
     shutil.rmtree(again.folder / "results/runs" / lost)
     scheduled = again.scheduled()
     assert scheduled["train"] == [lost]
-    assert scheduled["convert_dataset"] == ["digits"] and "read_run" not in scheduled
+    assert scheduled["convert_dataset"] == ["digits"] and "record_run" not in scheduled
 
 
 def differing(one, other):

@@ -137,7 +137,7 @@ def test_of_damaged_and_changed_runs_only_those_without_a_sound_log_are_trained_
     for content in (b"", whole[: end // 2], whole[: end - 1], other):
         log.write_bytes(content)
         jobs = campaign.scheduled()
-        assert (jobs["read_run"], jobs["train"]) == ([corrupted], [changed, foreign])
+        assert (jobs["record_run"], jobs["train"]) == ([corrupted], [changed, foreign])
     assert log.read_bytes() == other  # looking moves nothing
 
     output = campaign.succeed()
@@ -173,7 +173,7 @@ def test_records_are_read_and_collected_again_where_they_or_what_reads_them_chan
     code = campaign.folder / LIBRARY / "records/run_record.py"
     code.write_text(re.sub(r"(PARSER_VERSION) = \d+", r"\1 = 99", code.read_text()))
     jobs = campaign.scheduled()
-    assert jobs["read_run"] == campaign.ids() and "train" not in jobs
+    assert jobs["record_run"] == campaign.ids() and "train" not in jobs
     campaign.succeed()
     assert {record["parser_version"] for record in campaign.records().values()} == {99}
     assert {path: path.read_bytes() for path in campaign.folder.rglob("train.jsonl")} == logs

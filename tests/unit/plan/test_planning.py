@@ -200,7 +200,8 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     others = {run.id: "missing" for run in missing}
     assert states == {unread.id: "unread", stale.id: "stale"} | others
     assert again.remade == set()
-    assert [id for id in again.runs if re.fullmatch(again.unread_pattern, id)] == [unread.id]
+    assert [id for id in again.runs if re.fullmatch(again.untrained_pattern, id)] == [unread.id]
+    assert again.training_inputs(unread.id) == again.session_files.file
     assert again.inputs_of_trained(current.id) == again.training_inputs(current.id)
     assert "--position=2/8" in run_command.start_run_arguments(again, unread.id)
 
@@ -267,23 +268,23 @@ def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_change
     assert planning.make_plan(STUDY | {"seed": 2}).config_file(write=False) != path
 
 
-def test_what_this_machine_cannot_do_is_to_be_skipped_and_what_is_read_again_is_not(plan):
+def test_what_this_machine_cannot_do_is_recorded_without_training_and_read_if_it_has_a_log(plan):
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [2, 4]}
     mixed = planning.make_plan(STUDY | {"matrix": [block]})
-    to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.skip_pattern, run_id)}
+    to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.untrained_pattern, run_id)}
     assert to_skip == set(mixed.skipped) and 0 < len(to_skip) < len(mixed.runs)
     unread = dataclasses.replace(mixed, pending=dict.fromkeys(mixed.pending, (State.UNREAD, "")))
-    assert not any(re.fullmatch(unread.skip_pattern, one) for one in to_skip)
+    assert all(map(unread.is_unread, unread.runs)) and not any(map(mixed.is_unread, to_skip))
 
 
 def test_a_pattern_of_many_runs_matches_them_alone_and_is_not_a_list_of_all_to_try(plan):
     ids = [*(f"lenet5-b{batch}-r1" for batch in range(2000)), "a.b", "axb", "a", "a.bc"]
     unread = dict.fromkeys(ids[::2], (State.UNREAD, ""))
-    pattern = dataclasses.replace(plan, pending=unread).unread_pattern
+    pattern = dataclasses.replace(plan, pending=unread).untrained_pattern
     assert [run_id for run_id in ids if re.fullmatch(pattern, run_id)] == ids[::2]
     assert len(pattern) < sum(map(len, unread))
     for run_id in (*plan.runs, ""):  # where nothing is unread or adopted
-        assert not re.fullmatch(plan.unread_pattern, run_id)
+        assert not re.fullmatch(plan.untrained_pattern, run_id)
         assert not re.fullmatch(plan.adoptable_pattern, run_id)
 
 

@@ -231,7 +231,7 @@ class Plan:
         Its code is no input: the record has the digest of the code.
         """
         run = self.run(run_id)
-        if run_id in self.skipped:
+        if run_id in self.skipped or self.is_unread(run_id):
             return self.session_files.file
         inputs = [*self.session_files.file, *inputs_of_run(run)]
         if run_id in self.study.targets:
@@ -256,18 +256,16 @@ class Plan:
         tries = [search.run for search, why_not in self.searches.values() if not why_not]
         return [*self.runs.values(), *tries]
 
-    @property
-    def unread_pattern(self) -> str:
-        """A pattern that matches the ids of runs with a valid log but no valid record."""
-        ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
-        return name_patterns.any_of(ids)
+    def is_unread(self, run_id: str) -> bool:
+        """Whether a run has a valid log, but no valid record."""
+        return self.pending.get(run_id, (None, ""))[0] is State.UNREAD
 
     @property
-    def skip_pattern(self) -> str:
-        """A pattern that matches the ids of runs to be recorded as skipped."""
-        states = ((run_id, state) for run_id, (state, _) in self.pending.items())
-        ids = [key for key, state in states if state is not State.UNREAD and key in self.skipped]
-        return name_patterns.any_of(ids)
+    def untrained_pattern(self) -> str:
+        """A pattern that matches the ids of runs to be recorded without training."""
+        return name_patterns.any_of(
+            [key for key in self.pending if key in self.skipped or self.is_unread(key)]
+        )
 
     @property
     def adoptable_pattern(self) -> str:
