@@ -34,7 +34,7 @@ rule write_archive:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
+        config=merged_config,
     shell:
         program("dlbench archive") + " --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

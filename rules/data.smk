@@ -18,6 +18,8 @@ rule fetch_dataset:
         "results/data/{dataset}/source.json",
     log:
         "results/logs/fetch_dataset/{dataset}.log",
+    benchmark:
+        "results/benchmarks/fetch_dataset/{dataset}.tsv"
     priority: PREPARATION
     localrule: True
     conda:
@@ -26,8 +28,8 @@ rule fetch_dataset:
         bench=1,
     params:
         fetching=lambda w, output: PLAN.fetch_flags(w.dataset),
-        folder=lambda w: f"results/data/{w.dataset}/source",
-        own=lambda w, output: dataset_folder(),
+        folder="results/data/{dataset}/source",
+        own=dataset_folder,
     shell:
         program("dlbench fetch-dataset") + " {wildcards.dataset:q}"
         " --folder {params.folder:q} --stamp {output:q} {params.fetching} {params.own}"
@@ -43,6 +45,8 @@ rule convert_dataset:
         "results/data/{dataset}/manifest.json",
     log:
         "results/logs/convert_dataset/{dataset}.log",
+    benchmark:
+        "results/benchmarks/convert_dataset/{dataset}.tsv"
     priority: PREPARATION
     conda:
         "../envs/workflow.yaml"
@@ -50,10 +54,10 @@ rule convert_dataset:
         bench=1,
     params:
         check=lambda w, output: STUDY.data["check"],
-        source=lambda w: f"results/data/{w.dataset}/source",
-        folder=lambda w: f"results/data/{w.dataset}",
+        source="results/data/{dataset}/source",
+        folder="results/data/{dataset}",
         recipe=lambda w, output: judgement.recipe(w.dataset),
-        own=lambda w, output: dataset_folder(),
+        own=dataset_folder,
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
@@ -68,6 +72,8 @@ rule adopt_dataset:
         "results/data/{dataset}/manifest.json",
     log:
         "results/logs/adopt_dataset/{dataset}.log",
+    benchmark:
+        "results/benchmarks/adopt_dataset/{dataset}.tsv"
     wildcard_constraints:
         dataset=PLAN.adoptable_pattern,
     priority: PREPARATION
@@ -79,7 +85,7 @@ rule adopt_dataset:
     params:
         folder=lambda w, output: str(PLAN.adopted[w.dataset].folder),
         digest=lambda w, output: PLAN.adopted[w.dataset].digest,
-        own=lambda w, output: dataset_folder(),
+        own=dataset_folder,
     shell:
         program("dlbench adopt-dataset") + " {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} --code-sha256 {params.digest:q} {params.own} 2>&1 | tee {log:q}"
@@ -93,6 +99,8 @@ rule convert_pictures:
         "results/data/{dataset}/manifest.json",
     log:
         "results/logs/convert_pictures/{dataset}.log",
+    benchmark:
+        "results/benchmarks/convert_pictures/{dataset}.tsv"
     wildcard_constraints:
         dataset=name_patterns.any_of(stores.of_pictures(STUDY)),
     priority: PREPARATION
@@ -102,7 +110,7 @@ rule convert_pictures:
         bench=1,
     params:
         given=lambda w, output: json.dumps(STUDY.data["images"][w.dataset]),
-        folder=lambda w: f"results/data/{w.dataset}",
+        folder="results/data/{dataset}",
     shell:
         program("dlbench convert-pictures") + " {wildcards.dataset:q} {params.given:q}"
         " --output {params.folder:q} 2>&1 | tee {log:q}"

@@ -28,6 +28,8 @@ rule draw_figure:
         "results/figures/{figure}.pdf",
     log:
         "results/logs/draw_figure/{figure}.log",
+    benchmark:
+        "results/benchmarks/draw_figure/{figure}.tsv"
     localrule: True
     conda:
         "../envs/workflow.yaml"

@@ -128,7 +128,17 @@ def remade(template):
     return lists
 
 
-def dataset_folder():
+def merged_config(wildcards):
+    """The file of the merged config; a dry run does not write it."""
+    return PLAN.config_file(write=not STARTED.is_dry_run)
+
+
+def executed(program, *named):
+    """An input function: [the files that a program executes]."""
+    return lambda wildcards: PLAN.code(program, *named)
+
+
+def dataset_folder(wildcards, output):
     """The flag of programs that read the file of a dataset: the user's folder of such files."""
     return shlex.join(
         [f"--dataset-folder={STUDY.dataset_folder}"] * bool(STUDY.dataset_folder)

@@ -34,7 +34,7 @@ rule history:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
+        config=merged_config,
     shell:
         program("dlbench analyse-history")
         + " --refused {params.config:q} 2>&1 | tee {log:q} >&2"
@@ -47,7 +47,7 @@ rule site:
             "results/history/{table}.parquet",
             table=["campaigns", "series", "findings", "changes"],
         ),
-        code=lambda w: PLAN.code("dlbench/report/build_site.py"),
+        code=executed("dlbench/report/build_site.py"),
         looks=own_code.looks("pages", "report"),
     output:
         directory("results/site"),
@@ -57,7 +57,7 @@ rule site:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
+        config=merged_config,
     shell:
         program("dlbench site") + " --output {output:q} --configfile {params.config:q}"
         " 2>&1 | tee {log:q} >&2"
@@ -70,7 +70,7 @@ rule history_figures:
             "results/history/{table}.parquet",
             table=["series", "findings", "changes"],
         ),
-        code=lambda w: PLAN.code("dlbench/history/draw_history.py"),
+        code=executed("dlbench/history/draw_history.py"),
     output:
         directory("results/history/figures"),
     log:
@@ -105,7 +105,7 @@ rule analyse_history:
     """Make the tables of the history, and look for changes in it."""
     input:
         lambda w: [source.receipt for source in SOURCES.values()],
-        code=lambda w: PLAN.code("dlbench/history/analyse_history.py"),
+        code=executed("dlbench/history/analyse_history.py"),
     output:
         "results/history/series.parquet",
         expand(

@@ -31,6 +31,8 @@ rule make_environment:
         "results/environments/{environment}.json",
     log:
         "results/logs/make_environment/{environment}.log",
+    benchmark:
+        "results/benchmarks/make_environment/{environment}.tsv"
     priority: PREPARATION
     localrule: True
     conda:
@@ -50,6 +52,8 @@ rule make_image:
         "results/images/{image}/image.json",
     log:
         "results/logs/make_image/{image}.log",
+    benchmark:
+        "results/benchmarks/make_image/{image}.tsv"
     priority: PREPARATION
     localrule: True
     conda:
@@ -79,6 +83,8 @@ checkpoint prepare_image:
         "results/images/{image}/{form}.json",
     log:
         "results/logs/prepare_image/{image}-{form}.log",
+    benchmark:
+        "results/benchmarks/prepare_image/{image}-{form}.tsv"
     wildcard_constraints:
         form="(?!image$)[A-Za-z0-9-]+",
     priority: PREPARATION

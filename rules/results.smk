@@ -48,7 +48,7 @@ rule collect_runs:
         ),
         batches=[str(search.output) for search in STUDY.searches.values()],
         references=[entry["path"] for entry in STUDY.references],
-        code=lambda w: PLAN.code("collect_runs.py"),
+        code=executed("collect_runs.py"),
     output:
         expand("results/tables/{name}.parquet", name=SMALL),
         [
@@ -67,7 +67,7 @@ rule collect_runs:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
+        config=merged_config,
     shell:
         program("collect_runs.py")
         + " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"

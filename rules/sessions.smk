@@ -36,7 +36,7 @@ rule start_session:
         sentinels=lambda w, output: json.dumps(
             [run.values() for run in PLAN.sentinels.runs]
         ),
-        config=lambda w, output: PLAN.config_file(write=not STARTED.is_dry_run),
+        config=merged_config,
     shell:
         program("dlbench start-session") + " {params.session:q} --output {output:q}"
         " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.leftover}"

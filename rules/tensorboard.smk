@@ -17,7 +17,7 @@ rule export_tensorboard:
     input:
         rules.collect_runs.output,
         environment=PLAN.export_environment,
-        code=lambda w: PLAN.code("export_tensorboard.py"),
+        code=executed("export_tensorboard.py"),
     output:
         directory("results/tensorboard"),
     log:
