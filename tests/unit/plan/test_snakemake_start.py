@@ -75,7 +75,7 @@ def test_rules_read_nothing_else_of_it():
     found = set(re.findall(r"\bworkflow\.[a-z_]+(?!\S*py)", text)) - {"workflow.yaml"}
     assert found <= NEEDED.keys(), found
     modules = set(re.findall(r"^(?:from|import) (snakemake[\w.]*)", text, re.MULTILINE))
-    assert modules == {"snakemake.utils", "snakemake.sourcecache"}
+    assert modules == {"snakemake.utils", "snakemake.exceptions", "snakemake.sourcecache"}
     assert not re.findall(r"\brules\.\w+\.rule\b", text)
     library = REPOSITORY / "workflow_scripts"
     imports = re.compile(r"^\s*(?:from|import) snakemake\b", re.MULTILINE)
