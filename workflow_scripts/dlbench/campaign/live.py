@@ -97,7 +97,8 @@ class Live:
                 if job.run and job.run.id not in self._statuses and _record(job.run):
                     self._end(number)
             done, failed, total = self._counted()
-            if any(job.run for job in self._known.values()) or (done and self._known):
+            trains = any(job.run for job in self._known.values())
+            if self._known.keys() > self._open.keys() and (trains or done):
                 of_them = f", {failed} of them failed" if failed else ""
                 took = duration(time.monotonic() - self._began_s)
                 self._print(f"{done} of {total} runs done{of_them}, {took}")
