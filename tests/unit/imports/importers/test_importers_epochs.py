@@ -277,3 +277,13 @@ def test_a_row_of_training_before_the_last_one_begins_another_run(log):
 def test_a_csv_file_without_whole_rows_is_refused(log, rows, message):
     with pytest.raises(LogError, match=message):
         read("lightning_csv", log, f"epoch,step,loss\n{rows}")
+
+
+def test_a_csv_file_of_another_kind_than_asked_for_is_refused_by_its_kind(log):
+    log.write_text("epoch,step,loss\n0,9,2.0\n")
+    message = "line 1: expected a header with epoch and a loss, found one of lightning_csv"
+    with pytest.raises(LogError, match=message):
+        import_logs.import_paths([log], kind="keras_csvlogger")
+    log.write_text("epoch,loss\n0,2.0\n")
+    with pytest.raises(LogError, match="header with step and a loss, found one of keras_csvlogger"):
+        import_logs.import_paths([log], kind="lightning_csv")
