@@ -160,7 +160,7 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     assert sorted(table) == ["n1", "n2", "n3"] and (slow["runs"], slow["disturbed"]) == (3, True)
     assert slow["ratio_ci95_low"] < slow["ratio"] < slow["ratio_ci95_high"] < 1
     report = (campaign.folder / "results/report.html").read_text()
-    assert "node n2 is slower than the others" in report
+    assert "nodes slower than the others: n2" in report
     assert "in 3 runs, all disturbed, p = " in report
 
 

@@ -116,8 +116,8 @@ def collect(
         ("explanations", explanations.rows(study, consistent)),
         ("tries", list(tries(study))),
     ):
-        schema, content = with_parameters(table_columns.STUDY_TABLES[name], content)
-        parquet_files.write(output / f"{name}.parquet", content, schema)
+        schema, with_own = with_parameters(table_columns.STUDY_TABLES[name], content)
+        parquet_files.write(output / f"{name}.parquet", with_own, schema)
         parquet_files.write_csv(
             output / f"{name}.csv", parquet_files.read(output / f"{name}.parquet", schema)
         )

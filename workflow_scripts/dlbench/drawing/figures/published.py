@@ -236,16 +236,13 @@ def _is_wrong(row):
 
 
 def _printed_text(numbers):
-    """The printed number of a point, and what follows from the others where that is another one."""
-    row = numbers.iloc[0]
-    return _printed(numbers) + (f" (= {row['recomputed']:.4g})" if _is_wrong(row) else "")
+    """A number as the source has it, and what follows from the others where that is another one.
 
-
-def _printed(numbers):
-    """As the source has it; of several numbers the least and the most."""
-    ordered = numbers.sort_values("value")["printed"]
-    text = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1])))
-    return text.replace("-", "\u2212")
+    Of several numbers the least and the most.
+    """
+    row, ordered = numbers.iloc[0], numbers.sort_values("value")["printed"]
+    text = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1]))).replace("-", "\u2212")
+    return f"{text} (= {row['recomputed']:.4g})" if _is_wrong(row) else text
 
 
 def _number(value, metric):
