@@ -17,6 +17,7 @@ from dlbench.trainer import engine
 
 CUDA, VERSION = "CUDA runtime", " version"  # facts of runs: of the library cudart; of packages
 MAX_EXAMPLES = 8  # of notes and other details of one caveat
+MAX_VALUES = 4  # of a fact
 MAX_PARTS = 3  # of the time of runs that are named
 THROTTLED_PERCENT = 5  # of the periods of a quota
 STATUS_LABELS = {"oom": "out of memory", "timeout": "over the time limit"}
@@ -129,12 +130,12 @@ def _range_text(numbers, noun):
     return last if len(numbers) == 1 else f"{numbers[0]} to {last}"
 
 
-def _commonest(values, most=4):
+def _commonest(values):
     """The distinct values, the commonest first."""
     counts = Counter(value for value in values if value)
     names = sorted(counts, key=lambda value: (-counts[value], value))
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - MAX_VALUES} more" if len(names) > MAX_VALUES else ""
+    return ", ".join(names[:MAX_VALUES]) + more
 
 
 def _dates(runs):

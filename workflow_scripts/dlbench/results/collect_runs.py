@@ -44,6 +44,8 @@ from dlbench.tables.fields import with_parameters
 from dlbench.tables.metrics import METRICS
 from dlbench.tables.table_columns import APART, TRIES
 
+EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
+IMPORTS = run_record.RESULTS / "imports"
 _OF_RUN = tuple(name for name in FIELDS if name in TRIES.names)
 
 
@@ -63,10 +65,6 @@ def tries(study: Study) -> Iterator[Row]:
         }
         for batch_try in result.tries:
             yield common | {name: batch_try[name] for name in TRIES.names if name in batch_try}
-
-
-EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
-IMPORTS = run_record.RESULTS / "imports"
 
 
 def collect(
