@@ -100,8 +100,8 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
     page = report_html.html_page(found)
     assert "; example: run b<" in page and "; run: run a<" in page
     assert found.lead == (
-        "1 of 6 runs completed, 1 out of date (code, data or environment changed), 1 failed, "
-        "2 out of memory, 1 skipped."
+        "1 of 5 runs completed, 1 out of date (code, data or environment changed), 1 failed, "
+        "2 out of memory, 1 more skipped."
     )
     # Steps that stalled are said, and imports are not counted as its own.
     coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]

@@ -27,7 +27,7 @@ COUNTED = {
     "stale": "out of date (code, data or environment changed)",
     "failed": "failed",
     **STATUS_LABELS,
-    "skipped": "skipped",
+    "skipped": "more skipped",
 }
 # Facts in which own runs may differ: (columns, what they are, digits that are shown).
 CONFOUNDING = (
@@ -48,7 +48,8 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
     of_config = len(coverage) - counts["excluded"] - counts["imported"]
     well = sum(counts[status] for status in event_fields.SUCCEEDED)
     texts = [f"{counts[status]} {what}" for status, what in COUNTED.items() if counts[status]]
-    texts.insert(0, f"{well} of {phrases.counted(of_config, 'run')} completed")
+    tried = of_config - counts["skipped"]
+    texts.insert(0, f"{well} of {phrases.counted(tried, 'run')} completed")
     sentences = [f"{', '.join(texts)}." if of_config else "Everything was excluded."]
     own_runs = list(filter(cells.is_own, runs))
     machines, sites = (_commonest(row.get(n) for row in own_runs) for n in ("device_model", "site"))
