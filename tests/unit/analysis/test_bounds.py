@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.analysis import bounds, bounds_page
+from dlbench.analysis import bounds
 from dlbench.pages import formats
 from support.programs.in_process import dlbench
 from support.runs.made_runs import campaign, measured
@@ -63,16 +63,16 @@ def test_in_a_contract_the_interval_of_the_mean_decides(tmp_path, values, verdic
     (found,) = bounds.check(bounds.read(written(tmp_path, upper=None)), runs, by_interval=True)
     assert found.verdict == verdict and message in found.message
     assert found.passed is (verdict == bounds.PASS)
-    assert bounds_page.plain([found])[0]["verdict"] == verdict
+    assert bounds.plain([found])[0]["verdict"] == verdict
     if verdict == bounds.UNDECIDED:
-        page = bounds_page.page([found], runs)
+        page = bounds.page([found], runs)
         assert page.lead == "0 of 1 bounds passed, 0 failed, 1 undecided." and page.kind == "bad"
 
 
 def test_runs_that_all_failed_fail(tmp_path):
     found = outcome(tmp_path, campaign(measured([None, None], "oom")))
     assert (found.passed, found.message) == (False, "no run finished: 2 oom")
-    page = bounds_page.page([found], campaign(measured([None], "oom")))
+    page = bounds.page([found], campaign(measured([None], "oom")))
     assert "FAIL: no run finished: 2 oom" in formats.text(page, 120)
     assert 'class="badge bad"' in formats.html_page(page)
 
@@ -190,7 +190,7 @@ def test_a_metric_that_programs_name_has_bounds_in_its_unit(tmp_path):
     path = written(tmp_path, metric="busbw", unit="GB/s")
     (found,) = bounds.check(bounds.read(path, lambda _: bounded), made)
     assert found.message == "-15.0 %, 10.6 % below the lower bound"
-    assert "100 GB/s" in formats.text(bounds_page.page([found], made))
+    assert "100 GB/s" in formats.text(bounds.page([found], made))
     with pytest.raises(Error, match="unit: busbw is in GB/s, found 'MB/s'"):
         bounds.read(written(tmp_path, metric="busbw", unit="MB/s"), lambda _: bounded)
     with pytest.raises(Error, match=r"no metric 'busbv' \(did you mean 'busbw'\?\)"):

@@ -39,7 +39,23 @@ from dlbench.tables.table_columns import BASELINES
 
 Group = tuple[str, ...]
 
-FAILED, SKIPPED = "failed", "skipped"
+FAILED, MISSING, KEPT, SKIPPED = "failed", "missing", "kept", "skipped"
+PASS, FAIL = "nodes.pass", "nodes.fail"  # files with lists of nodes
+SEVERAL = "several"  # in a bound: any number of nodes above one
+CAUSES = {
+    "matrix_product": "clocks or power of a GPU are limited, or another job uses it",
+    "memory_copy": "memory of a device (ECC, other jobs), or its clocks",
+    "host_to_device": "a PCIe link with fewer lanes, or cores far from the GPU",
+    "file_read_cold": "storage of that node, or others that use it",
+    "file_read_warm": "memory of the host, or other jobs on the node",
+    "items_read": "cores that others use or that are limited",
+}
+OF_ONE_NODE, OF_SEVERAL = (
+    "a link between GPUs of the node (nvidia-smi nvlink --status)",
+    "a link or adapter of a node (ibstat), or another network (column nccl_network)",
+)
+OF_RUNS = "see its baselines; if these pass: input, cores, or other jobs"
+OF_RUNS_ACROSS = "see its all-reduce; if that passes: one of its nodes alone"
 # What chooses a baseline, as columns of their table; none that says where it was measured.
 OF_BASELINES = (
     *("measure", "framework_version", "dataset", "device_kind", "device_model", "devices"),
@@ -54,11 +70,11 @@ BASELINE_UNITS: dict[str, str | None] = {"value": None, "time_s": "s"}
 class Result:
     """A run or baseline, and where it was measured.
 
+    `nodes` are in order.
+
     Attributes:
-        nodes: their names, in order.
         fields: what a bound may match, and the condition if `condition` names it.
         condition: fields in which results of one condition agree.
-        numbers: by metric.
         rate: the metric by which nodes are ranked; more is better.
         status: of a run; of a baseline ok, or skipped or failed with the `reason`.
     """
@@ -112,9 +128,9 @@ def _unit_of_baseline(metric):
 def of_runs(runs: Iterable[Measured]) -> list[Result]:
     """The Results of runs; those on several nodes whose names are not known are left out."""
     condition = tuple(name for name in JOINABLE if name != "node")
-    return [
+    results = [
         Result(
-            nodes=nodes,
+            nodes=_nodes({**run.fields, "host": run.facts.get("host")}),
             fields=run.facts | run.fields,
             condition=condition,
             numbers=run.numbers,
@@ -123,15 +139,15 @@ def of_runs(runs: Iterable[Measured]) -> list[Result]:
             disturbed=run.disturbed,
         )
         for run in runs
-        if (nodes := _nodes({**run.fields, "host": run.facts.get("host")}))
     ]
+    return [one for one in results if one.nodes]
 
 
 def of_baselines(rows: Iterable[Row]) -> list[Result]:
     """The Results of rows of the table of baselines; those of unknown nodes are left out."""
-    return [
+    results = [
         Result(
-            nodes=nodes,
+            nodes=_nodes(row),
             fields={name: row.get(name) for name in OF_BASELINES},
             condition=OF_BASELINES,
             numbers={name: row[name] for name in BASELINE_UNITS if row.get(name) is not None},
@@ -141,8 +157,8 @@ def of_baselines(rows: Iterable[Row]) -> list[Result]:
             unit=row.get("unit") or "",
         )
         for row in rows
-        if (nodes := _nodes(row))
     ]
+    return [one for one in results if one.nodes]
 
 
 def _status(row):
@@ -153,10 +169,8 @@ def _status(row):
 
 def _nodes(row):
     """The nodes of a row, or () if it does not say."""
-    if row.get("node"):
-        names = networks.expand_hosts(row["node"])
-    else:
-        names = [row["host"]] if row.get("nodes") == 1 and row.get("host") else []
+    host = row["host"] if row.get("nodes") == 1 and row.get("host") else ""
+    names = networks.expand_hosts(row["node"]) if row.get("node") else filter(None, [host])
     return in_order(map(hardware.short_host, names))
 
 
@@ -169,24 +183,6 @@ def positive(value: Any) -> float | None:
     """The value as a number above 0; None if it is none."""
     fits = isinstance(value, int | float) and math.isfinite(value) and value > 0
     return float(value) if fits else None
-
-
-PASS, FAIL = "nodes.pass", "nodes.fail"  # files with lists of nodes
-SEVERAL = "several"  # in a bound: any number of nodes above one
-CAUSES = {
-    "matrix_product": "clocks or power of a GPU are limited, or another job uses it",
-    "memory_copy": "memory of a device (ECC, other jobs), or its clocks",
-    "host_to_device": "a PCIe link with fewer lanes, or cores far from the GPU",
-    "file_read_cold": "storage of that node, or others that use it",
-    "file_read_warm": "memory of the host, or other jobs on the node",
-    "items_read": "cores that others use or that are limited",
-}
-OF_ONE_NODE, OF_SEVERAL = (
-    "a link between GPUs of the node (nvidia-smi nvlink --status)",
-    "a link or adapter of a node (ibstat), or another network (column nccl_network)",
-)
-OF_RUNS = "see its baselines; if these pass: input, cores, or other jobs"
-OF_RUNS_ACROSS = "see its all-reduce; if that passes: one of its nodes alone"
 
 
 @dataclass(frozen=True)
@@ -234,47 +230,37 @@ def judge(
     `expected`: nodes that must have results of their own. Raises Error: a bound matches nothing, or
     results of several conditions, or another unit.
     """
-    by_nodes = _by_nodes(results, expected)
-    said: dict[str, dict[Group, list[str]]] = {
-        kind: {nodes: [] for nodes in by_nodes} for kind in ("failed", "missing", "kept")
-    }
-    mistakes = []
-    for bound in wanted:
-        of_bound = _of_bound(bound, by_nodes)
-        sizes = {len(nodes) for nodes, own in of_bound.items() if own}
-        if mistake := _mistake(bound, [one for own in of_bound.values() for one in own], results):
-            mistakes.append(mistake)
-            continue
-        for nodes, own in of_bound.items():
-            if len(nodes) in sizes:
-                kind, sentence = _outcome(bound, own, len(nodes))
-                said[kind][nodes].append(sentence)
-    if mistakes:
-        raise Error("\n".join(mistakes))
-    lowest = _lowest_ratios(by_nodes)
-    judged = [
-        Judged(
-            nodes,
-            tuple(said["failed"][nodes]),
-            tuple(said["missing"][nodes]),
-            len(said["kept"][nodes]),
-            *lowest.get(nodes, (None, "")),
-        )
-        for nodes in by_nodes
-    ]
-    return sorted(judged, key=_rank)
-
-
-def _by_nodes(results, expected):
     by_nodes: dict[Group, list[Result]] = {(name,): [] for name in expected}
     for result in results:
         by_nodes.setdefault(result.nodes, []).append(result)
-    return by_nodes
+    outcomes = bounds.made_of_all(lambda bound: _outcomes(bound, by_nodes, results), wanted)
+    lowest = _lowest_ratios(by_nodes)
+    judged = []
+    for nodes in by_nodes:
+        said: dict[str, list[str]] = {FAILED: [], MISSING: [], KEPT: []}
+        for kind, sentence in (of_bound[nodes] for of_bound in outcomes if nodes in of_bound):
+            said[kind].append(sentence)
+        failures, missing, kept = said.values()
+        ratio = lowest.get(nodes, (None, ""))
+        judged.append(Judged(nodes, tuple(failures), tuple(missing), len(kept), *ratio))
+    return sorted(judged, key=_rank)
 
 
-def _of_bound(bound, by_nodes):
-    """The results that a bound is about, for each node and group."""
-    return {nodes: [one for one in own if _matches(one, bound)] for nodes, own in by_nodes.items()}
+def _outcomes(bound, by_nodes, results):
+    """{nodes: (FAILED, MISSING or KEPT, a sentence)} of the nodes, or groups of some size, that
+    a bound is about. Raises Error: it cannot be checked.
+    """
+    of_bound = {
+        nodes: [one for one in own if _matches(one, bound)] for nodes, own in by_nodes.items()
+    }
+    if mistake := _mistake(bound, [one for own in of_bound.values() for one in own], results):
+        raise Error(f"{bound.where}{mistake}")
+    sizes = {len(nodes) for nodes, own in of_bound.items() if own}
+    return {
+        nodes: _outcome(bound, own, len(nodes))
+        for nodes, own in of_bound.items()
+        if len(nodes) in sizes
+    }
 
 
 def _rank(one):
@@ -290,8 +276,7 @@ def _matches(result, bound):
                 return False
         elif value is None and result.is_failed_baseline:
             continue  # not known, since nothing was measured
-        # 1 == True in Python; in a file of bounds it is not.
-        elif value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
+        elif not bounds.is_equal(value, wanted):
             return False
     return ("measure" in bound.match) == ("measure" in result.fields)
 
@@ -299,80 +284,66 @@ def _matches(result, bound):
 def _mistake(bound, matched, results):
     """Why a bound cannot be checked; "" if it can, or is of groups that are not measured yet."""
     if not matched:
-        size = bound.match.get("nodes")
-        if size != 1 and not any(_is_of_size(one, size) for one in results):
-            return ""
-        is_baseline = "measure" in bound.match
-        kind = "baseline" if is_baseline else "run"
-        known = sorted({one.label for one in results if ("measure" in one.fields) == is_baseline})
-        return (
-            f"{bound.where}: matches no {kind}; expected one with "
-            f"{', '.join(f'{name} {value}' for name, value in bound.match.items())}, found: "
-            f"{'; '.join(known[:10]) or 'none'}"
-        )
+        return _no_match(bound, results)
     matched = [one for one in matched if not one.is_failed_baseline]
-    if not matched:
-        return ""
     # A bound on groups is on those of any size.
+    any_size = ("nodes", "devices") if bound.match.get("nodes") == SEVERAL else ()
     varied = [
         name
-        for name in matched[0].condition
-        if len({str(one.fields.get(name)) for one in matched}) > 1
-        and not (bound.match.get("nodes") == SEVERAL and name in ("nodes", "devices"))
+        for name in (matched[0].condition if matched else ())
+        if name not in any_size and len({str(one.fields.get(name)) for one in matched}) > 1
     ]
     if varied:
-        return (
-            f"{bound.where}: matches several conditions; say under match which, they differ in "
-            f"{', '.join(varied)}"
-        )
+        differing = ", ".join(varied)
+        return f": matches several conditions; say under match which, they differ in {differing}"
     units = {one.unit for one in matched if one.unit and bound.metric == "value"}
     if units and units != {bound.unit}:
-        return f"{bound.where}.unit: found {', '.join(sorted(units))}, and not {bound.unit!r}"
+        return f".unit: found {', '.join(sorted(units))}, and not {bound.unit!r}"
     return ""
 
 
-def _is_of_size(result, size):
-    """Whether a result is of so many nodes; of groups, if the bound names several; of None all."""
-    return size is None or len(result.nodes) == size or (size == SEVERAL and len(result.nodes) > 1)
+def _no_match(bound, results):
+    """What a bound that matches nothing lacks; "" if it is of groups that are not measured yet."""
+    size = bound.match.get("nodes")
+    measured = [
+        size in (None, len(one.nodes)) or (size == SEVERAL and len(one.nodes) > 1)
+        for one in results
+    ]
+    if size != 1 and not any(measured):
+        return ""
+    is_baseline = "measure" in bound.match
+    known = sorted({one.label for one in results if ("measure" in one.fields) == is_baseline})
+    return (
+        f": matches no {'baseline' if is_baseline else 'run'}; expected one with "
+        f"{', '.join(f'{name} {value}' for name, value in bound.match.items())}, found: "
+        f"{'; '.join(known[:10]) or 'none'}"
+    )
 
 
 def _outcome(bound, own, size):
-    """(failed, missing or kept, a sentence) of a bound and the results of one node or group."""
-    mean = _mean(bound, own)
+    """(FAILED, MISSING or KEPT, a sentence) of a bound and the results of one node or group."""
+    subject = own[0].label if own else " ".join(map(str, bound.match.values()))
     failed = Counter(one.status for one in own if one.status not in (*SUCCEEDED, SKIPPED))
-    subject = _subject(bound, own)
     if failed:
         ends = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
         why = next((one.reason for one in own if one.is_failed_baseline), "see their messages")
         expected = phrases.counted(len(own), "result")
-        return "failed", f"{subject}: expected {expected}, found {ends}; {why}"
-    if mean is None:
+        return FAILED, f"{subject}: expected {expected}, found {ends}; {why}"
+    done = [one for one in own if one.status in SUCCEEDED]
+    values = [value for one in done if (value := positive(one.numbers.get(bound.metric)))]
+    if not values:
         reason = next((one.reason for one in own if one.reason), "no result")
-        return "missing", f"{subject}: not measured ({reason})"
-    disturbed = sum(one.disturbed for one in own if one.status in SUCCEEDED)
-    outcome = bounds.Outcome(bound, mean, {}, disturbed)
+        return MISSING, f"{subject}: not measured ({reason})"
+    mean = estimates.mean(values)
+    outcome = bounds.Outcome(bound, mean, {}, sum(one.disturbed for one in done))
     if outcome.passed:
-        return "kept", ""
+        return KEPT, ""
     least, most = bound.limits
-    too_low = mean.value < least
-    at = f"at least {number(least)}" if too_low else f"at most {number(most)}"
-    return "failed", (
+    at = f"at least {number(least)}" if mean.value < least else f"at most {number(most)}"
+    return FAILED, (
         f"{subject}: expected {at} {bound.unit}, found {number(mean.value)} "
         f"({outcome.message}); likely: {_cause(bound, size)}"
     )
-
-
-def _mean(bound, own):
-    """The Estimate of a bound's metric over the results that completed; None if there are none."""
-    values = [positive(o.numbers.get(bound.metric)) for o in own if o.status in SUCCEEDED]
-    known = [value for value in values if value is not None]
-    return estimates.mean(known) if known else None
-
-
-def _subject(bound, own):
-    if own:
-        return own[0].label
-    return " ".join(str(value) for value in bound.match.values())
 
 
 def _cause(bound, size):
@@ -386,20 +357,19 @@ def _cause(bound, size):
 
 def _lowest_ratios(by_nodes):
     """{nodes: (the lowest ratio to the median of all of their size, what it is of)}."""
-    means: dict[Any, dict[Group, float]] = {}
+    values: dict[Any, dict[Group, list[float]]] = {}
     labels = {}
     for nodes, own in by_nodes.items():
-        of_key: dict[Any, list[float]] = {}
         for one in own:
             if one.value is not None:
-                of_key.setdefault((len(nodes), one.key), []).append(one.value)
+                of_key = values.setdefault((len(nodes), one.key), {})
+                of_key.setdefault(nodes, []).append(one.value)
                 labels[one.key] = one.label
-        for key, values in of_key.items():
-            means.setdefault(key, {})[nodes] = estimates.mean(values).value
     lowest: dict[Group, tuple[float, str]] = {}
-    for (_, key), of_nodes in means.items():
-        median = statistics.median(of_nodes.values())
-        for nodes, value in of_nodes.items() if len(of_nodes) > 1 else ():
+    for (_, key), of_nodes in values.items():
+        means = {nodes: estimates.mean(own).value for nodes, own in of_nodes.items()}
+        median = statistics.median(means.values())
+        for nodes, value in means.items() if len(means) > 1 else ():
             found = value / median, labels[key]
             lowest[nodes] = min(found, lowest.get(nodes, found))
     return lowest

@@ -15,28 +15,30 @@ passes if the whole interval does, fails if nothing of it does, and is undecided
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from dlbench import Error
 from dlbench.analysis import estimates, judge
-from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric, positive
-from dlbench.analysis.compare_runs import grouped
+from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric
+from dlbench.analysis.compare_runs import Side, grouped
 from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
+from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import parameters, yaml_files
 from dlbench.study.runs import DEFAULTS
-from dlbench.study.wording import ALWAYS
+from dlbench.study.wording import ALWAYS, number, short_labels
 from dlbench.tables.metrics import METRICS
 
 PASS, FAIL, UNDECIDED, TOO_FEW = "pass", "FAIL", "undecided", "too little data"
 KEYS = ("value", "lower", "upper", "unit")
 ROUNDING = 1e-9
 MATCHED = (*JOINABLE, *FACTS)
+Item, Made = TypeVar("Item"), TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -165,16 +167,25 @@ def read(path: str | Path, bounded_by: Callable[[dict], Bounded] = lambda _: RUN
     entries = content.get("references") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries or set(content) != {"references"}:
         raise Error(f"{path}: expected one key, references, with a list that is not empty")
-    mistakes: list[str] = []
-    bounds: list[Bound] = []
-    for index, entry in enumerate(entries):
+
+    def of_entry(item):
+        index, entry = item
+        return list(_read_entry(entry, f"{path}: references[{index}]", bounded_by))
+
+    return [bound for bounds in made_of_all(of_entry, enumerate(entries)) for bound in bounds]
+
+
+def made_of_all(make: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """What a function makes of each item. Raises Error: the messages of all that it refuses."""
+    made, mistakes = [], []
+    for item in items:
         try:
-            bounds += _read_entry(entry, f"{path}: references[{index}]", bounded_by)
+            made.append(make(item))
         except Error as error:
             mistakes.append(str(error))
     if mistakes:
         raise Error("\n".join(mistakes))
-    return bounds
+    return made
 
 
 def _read_entry(entry, where, bounded_by):
@@ -230,18 +241,10 @@ def check(bounds: list[Bound], campaign: Campaign, by_interval: bool = False) ->
     `by_interval`: whether the intervals of means decide, instead of the means. Raises Error: a
     bound matches no run, or several combinations, or runs without its metric.
     """
-    outcomes, mistakes = [], []
-    for bound in bounds:
-        try:
-            outcomes.append(replace(_outcome(bound, campaign), by_interval=by_interval))
-        except Error as error:
-            mistakes.append(str(error))
-    if mistakes:
-        raise Error("\n".join(mistakes))
-    return outcomes
+    return made_of_all(lambda bound: _outcome(bound, campaign, by_interval), bounds)
 
 
-def _outcome(bound, campaign):
+def _outcome(bound, campaign, by_interval):
     wanted = bound.match.items()
     runs = [run for run in campaign.runs if all(_matches(run, *item) for item in wanted)]
     if not runs:
@@ -253,19 +256,19 @@ def _outcome(bound, campaign):
             f"{bound.where}: matches {len(groups)} combinations; say under match which, "
             f"they differ in {', '.join(_varied(groups, known))}"
         )
-    finished = [run for run in runs if run.finished]
-    values = [v for run in finished if (v := positive(run, bound.metric)) is not None]
-    if finished and not values:
+    side = Side.of_runs(runs, bound.metric)
+    if not side.values and any(run.finished for run in runs):
         raise Error(f"{bound.where}: no run that it matches has a {bound.metric}")
-    failed = dict(sorted(Counter(run.status for run in runs if not run.finished).items()))
-    disturbed = sum(run.disturbed for run in finished)
-    return Outcome(bound, estimates.mean(values) if values else None, failed, disturbed)
+    return Outcome(bound, side.mean, side.failed, side.disturbed, by_interval)
 
 
 def _matches(run, name, wanted):
-    value = _value(run, name)
-    # 1 == True in Python; in a file of bounds it is not.
-    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+    return is_equal(_value(run, name), wanted)
+
+
+def is_equal(value: Any, wanted: Any) -> bool:
+    """Whether a value is the one in a file of bounds, where 1 is not True, as it is in Python."""
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 
 def _value(run, name):
@@ -300,20 +303,14 @@ def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: flo
     groups = grouped(campaign.finished(), names, campaign.path)
     varied = _varied(groups, names)
     for key, runs in groups.items():
-        values = [v for run in runs if (v := positive(run, metric.name)) is not None]
-        if values:
+        if mean := Side.of_runs(runs, metric.name).mean:
             match = {
                 name: value
                 for name, value in zip(names, key, strict=True)
                 if name in (*ALWAYS, *varied) or value != DEFAULTS.get(name)
             }
-            bound = (float(f"{estimates.mean(values).value:.6g}"), -tolerance, tolerance)
-            entries.append(
-                {
-                    "match": match,
-                    metric.name: dict(zip(KEYS, (*bound, metric.unit), strict=True)),
-                }
-            )
+            bound = (float(f"{mean.value:.6g}"), -tolerance, tolerance, metric.unit)
+            entries.append({"match": match, metric.name: dict(zip(KEYS, bound, strict=True))})
     if not entries:
         raise Error(f"{campaign.path}: no run has a {metric.name}")
     head = (
@@ -330,4 +327,67 @@ def _varied(groups, names):
         name
         for name, values in zip(names, zip(*groups, strict=True), strict=False)
         if len(set(map(str, values))) > 1
+    ]
+
+
+def page(outcomes: list[Outcome], campaign: Campaign) -> Page:
+    """The Page of a campaign held against bounds; those that failed come first."""
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    others = ", ".join(f"{counts[name]} {name}" for name in (UNDECIDED, TOO_FEW) if counts[name])
+    failed = len(outcomes) - counts[PASS]
+    outcomes = sorted(outcomes, key=lambda outcome: (outcome.passed, _failure_order(outcome)))
+    matched = [outcome.bound.match for outcome in outcomes]
+    keys = dict.fromkeys(name for match in matched for name in match)
+    names = short_labels([{name: match.get(name) for name in keys} for match in matched])
+    rows = [_row(*both) for both in zip(names, outcomes, strict=True)]
+    headings = ("combination", "metric", "measured", "expected", "from / to", "outcome")
+    return Page(
+        title="Check against bounds",
+        lead=f"{counts[PASS]} of {len(outcomes)} bounds passed, {counts[FAIL]} failed"
+        f"{', ' if others else ''}{others}.",
+        sections=(
+            Section("Campaign", (f"{campaign.path}: {campaign.counted}",)),
+            Section("Bounds", (), Table(headings, rows, right=(2, 3, 4))),
+        ),
+        kind="bad" if failed else "good",
+    )
+
+
+def _failure_order(outcome):
+    return -math.inf if outcome.deviation is None else -abs(outcome.deviation)
+
+
+def _row(name, outcome):
+    bound, mean = outcome.bound, outcome.measured
+    shares = (
+        "none" if share is None else f"{100 * share:+g} %" for share in (bound.lower, bound.upper)
+    )
+    kind = {PASS: "good", FAIL: "bad"}.get(outcome.verdict, "open")
+    return [
+        name,
+        bound.metric,
+        f"{number(mean.value)} ({mean.runs})" if mean else "-",
+        f"{number(bound.value)} {bound.unit}",
+        " / ".join(shares),
+        Cell(outcome.verdict, kind, outcome.message),
+    ]
+
+
+def plain(outcomes: list[Outcome]) -> list[dict[str, Any]]:
+    """Outcomes as plain values, for JSON."""
+    return [
+        {
+            "match": outcome.bound.match,
+            "metric": outcome.bound.metric,
+            "value": outcome.bound.value,
+            "lower": outcome.bound.lower,
+            "upper": outcome.bound.upper,
+            "measured": outcome.measured.value if outcome.measured else None,
+            "runs": outcome.measured.runs if outcome.measured else 0,
+            "failed": outcome.failed,
+            "deviation": outcome.deviation,
+            "verdict": outcome.verdict,
+            "passed": outcome.passed,
+        }
+        for outcome in outcomes
     ]

@@ -55,11 +55,11 @@ class Side:
     disturbed: int = 0
 
     @classmethod
-    def of_runs(cls, runs: list[Measured], metric: Metric) -> "Side":
+    def of_runs(cls, runs: list[Measured], metric: str) -> "Side":
         done = [
             (run, value)
             for run in runs
-            if run.finished and (value := positive(run, metric.name)) is not None
+            if run.finished and (value := positive(run, metric)) is not None
         ]
         return cls(
             values=tuple(value for _, value in done),
@@ -198,7 +198,7 @@ def compare(
     combinations = [
         (
             dict(zip(joined, key, strict=True)),
-            *(Side.of_runs(s[key], metric) for s in sides.values()),
+            *(Side.of_runs(side[key], metric.name) for side in sides.values()),
         )
         for key in common_keys
     ]

@@ -5,7 +5,6 @@ import math
 from collections import Counter
 
 from dlbench.analysis import judge
-from dlbench.analysis.campaigns import Campaign
 from dlbench.analysis.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, list_values
 from dlbench.common import phrases
 from dlbench.pages.page import Cell, Page, Section, Table
@@ -37,14 +36,6 @@ def comparison_page(comparison: Compared, regressions: list[Pair] | None = None)
         ),
         kind="" if regressions is None else "bad" if regressions else "good",
     )
-
-
-def count_runs(campaign: Campaign) -> str:
-    """How many runs a campaign has, as in `48 runs: 45 ok, 3 oom; 2 not ended`."""
-    counts = Counter(run.status for run in campaign.runs)
-    summary = f"{len(campaign.runs)} runs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}"
-    summary += f"; {campaign.not_ended} not ended" if campaign.not_ended else ""
-    return summary + (f"; {len(campaign.unread)} unreadable" if campaign.unread else "")
 
 
 def _lead(comparison):
@@ -79,7 +70,7 @@ def _sides(comparison):
         paragraphs.append("nothing else is known to differ between the two sides")
     table = [
         ["folder or table", *(side.path for side in sides.values())],
-        ["runs", *map(count_runs, sides.values())],
+        ["runs", *(side.counted for side in sides.values())],
     ]
     return Section("The two sides", tuple(paragraphs), Table(("", "A", "B"), table + differing))
 

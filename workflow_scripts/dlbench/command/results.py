@@ -226,11 +226,11 @@ def _compare(a, args):
 
 
 def _check(a, args):
-    from dlbench.analysis import bounds, bounds_page
+    from dlbench.analysis import bounds
 
     bounded = bounds.Bounded.of(a)
     outcomes = bounds.check(bounds.read(args.bounds, lambda _: bounded), a, args.contract)
-    _write_page(bounds_page.page(outcomes, a), bounds_page.plain(outcomes), args)
+    _write_page(bounds.page(outcomes, a), bounds.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 
 
