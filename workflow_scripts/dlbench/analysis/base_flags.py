@@ -28,12 +28,7 @@ BASE_KEYS = (
 
 
 def clause(flags: str, sides: str, verb: str = "differ in") -> str:
-    """Flags as a clause.
-
-    Args:
-        flags: the text of a column.
-        sides: the name of both sides, in the plural.
-        verb: before the names of fields.
+    """Flags, the text of a column, as a clause on both `sides`; `verb`: before names of fields.
 
     >>> clause("device_model, seed, neighbours, measured apart", "both")
     'both differ in device_model and seed and were measured apart, and some of their runs were \

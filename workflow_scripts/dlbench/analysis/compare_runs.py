@@ -102,11 +102,8 @@ class Pair:
     @property
     def is_different(self) -> bool:
         """Whether a difference is shown that is not within the margin."""
-        return self.verdict not in (
-            judge.EQUIVALENT,
-            judge.UNDECIDED,
-            *VERDICT_BY_STATUS.values(),
-        )
+        no_difference = judge.EQUIVALENT, judge.UNDECIDED, *VERDICT_BY_STATUS.values()
+        return self.verdict not in no_difference
 
 
 @dataclass(frozen=True)
@@ -155,10 +152,7 @@ class Compared:
         )
 
     def regressions(self, kinds: Collection[str]) -> list[Pair]:
-        """The pairs for which a check fails.
-
-        `kinds`: of slower (beyond the margin), failed and timeout.
-        """
+        """The pairs that fail a check; `kinds`: of slower (beyond the margin), failed, timeout."""
         return [
             pair
             for pair in self.pairs
@@ -202,7 +196,11 @@ def compare(
         )
         for key in common_keys
     ]
-    _check_metric(metric, combinations)
+    if not any(a.values or b.values for _, a, b in combinations):
+        raise Error(
+            f"no run in common has the metric {metric.name}. Some metrics are in runs tables only "
+            "(dlbench export), others need an evaluation"
+        )
     return Compared(
         a=a,
         b=b,
@@ -272,26 +270,16 @@ def _no_match_message(a, b, joined):
     return "\n".join([head, *lines])
 
 
-def _check_metric(metric, combinations):
-    if not any(a.values or b.values for _, a, b in combinations):
-        raise Error(
-            f"no run in common has the metric {metric.name}. Some metrics are in runs tables only "
-            "(dlbench export), others need an evaluation"
-        )
-
-
 def _judged(combinations, metric, margin):
     """Pairs with their verdicts, all corrected for one another."""
-    tested = [i for i, (_, a, b) in enumerate(combinations) if a.values and b.values]
-    sides = [combinations[i][1:] for i in tested]
-    differences = [estimates.Difference.of(b.values, a.values) for a, b in sides]
-    judged = judge.judge(differences, margin, [metric] * len(tested))
-    results = dict(zip(tested, judged, strict=True))
-    for index, (values, a, b) in enumerate(combinations):
-        if index not in results:
+    both = [(a.values, b.values) for _, a, b in combinations if a.values and b.values]
+    differences = [estimates.Difference.of(b, a) for a, b in both]
+    judged = iter(judge.judge(differences, margin, [metric] * len(both)))
+    for values, a, b in combinations:
+        if not (a.values and b.values):
             yield Pair(values, a, b, None, False, *_verdict_without_numbers(a, b))
             continue
-        compared = results[index]
+        compared = next(judged)
         if disturbed := _disturbed(a, b):
             yield Pair(values, a, b, compared, False, judge.UNDECIDED, disturbed)
             continue
@@ -309,13 +297,11 @@ def _disturbed(a, b):
 
 def _verdict(compared):
     """(verdict, why there is none)."""
-    fewest = min(compared.n_a, compared.n_b)
+    of_b, of_a = compared.difference.runs
+    fewest = min(of_a, of_b)
     if fewest == 1:
-        both = compared.n_a == compared.n_b
-        # `a` of a judge.Judged is our B: the condition that is compared with its base.
-        return judge.UNDECIDED, (
-            "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
-        )
+        side = f"in {'B' if of_b == 1 else 'A'}" if of_a != of_b else "a side"
+        return judge.UNDECIDED, f"one run {side}"
     if compared.verdict == judge.TOO_FEW_RUNS:
         return judge.UNDECIDED, f"fewer than {judge.MIN_RUNS} runs a side"
     if compared.verdict == judge.UNDECIDED:

@@ -21,6 +21,7 @@ does not ask for:
   value with the field's default, or with the first value where that was not run.
 """
 
+import functools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ NO_BASE = "no base"  # the study has no run of it
 NO_RATIO = "no ratio"  # a value is 0 or less
 UNITS_DIFFER = "units differ"  # or the better direction, between runs of the study
 TOKENS = "tokens_per_second"
-START_UP = ("start_s", "import_s", "first_batch_s")
+START_UP = ("start", "import", "first_batch")  # times, of columns that end in _s
 
 
 def rows(
@@ -81,7 +82,7 @@ def rows(
         repeated: such rows of sentinels.
         named: the metrics that runs name.
     """
-    drifts = _Drifts(runs, repeated, study.equivalence_margin)
+    drift_of = functools.cache(lambda m: Drift(runs, repeated, study.equivalence_margin, m))
     table = []
     tested: dict[bool, list[tuple[Row, Metric, estimates.Difference]]] = {}  # by family
     for pair in pairs(study, runs, named):
@@ -95,7 +96,7 @@ def rows(
         if not (pair.a and pair.b):
             row["verdict"] = NO_BASE if pair.b is None else NO_RUNS
             continue
-        sides = drifts.compare(pair)
+        sides = drift_of(metric).compare(pair.a, pair.b)
         row |= sides.columns
         row["base_flags"] = ", ".join([*_differing(pair.a, pair.b, pair.fields), *sides.flags])
         tested.setdefault(metric == THROUGHPUT, []).append((row, metric, sides.difference))
@@ -119,21 +120,6 @@ def _not_compared(pair, named):
         value = f"{bad[metric.column]:g} in {bad['run_id']}"
         return {"verdict": NO_RATIO, "base_flags": f"{metric.name} is {value}"}
     return None
-
-
-class _Drifts:
-    """The Drift of each metric that is compared, made when it is first."""
-
-    def __init__(self, runs, repeated, margin):
-        self._measured = runs, repeated, margin
-        self._drifts: dict[str, Drift] = {}
-
-    def compare(self, pair):
-        """The Sides of a pair of which both sides have runs."""
-        name = pair.metric.name
-        if name not in self._drifts:
-            self._drifts[name] = Drift(*self._measured, pair.metric)
-        return self._drifts[name].compare(pair.a, pair.b)
 
 
 class Pair(NamedTuple):
@@ -293,9 +279,7 @@ def _times(rows, side):
     return {
         f"{TOKENS}_{side}": _over(_geometric_mean, rows, TOKENS),
         f"step_time_sd_{side}_s": _over(np.mean, rows, "step_time_sd_s"),
-        **{
-            f"{name.removesuffix('_s')}_{side}_s": _over(np.median, rows, name) for name in START_UP
-        },
+        **{f"{name}_{side}_s": _over(np.median, rows, f"{name}_s") for name in START_UP},
     }
 
 
@@ -353,11 +337,7 @@ def by_field(
         margin: of equivalence.
     """
     drift = Drift(runs, sentinels, margin)
-    done = [
-        row
-        for row in runs
-        if row["status"] in SUCCEEDED and (row.get("images_per_second") or 0) > 0
-    ]
+    done = [row for row in runs if row["status"] in SUCCEEDED and _has(row, THROUGHPUT)]
     pairs = [(n, *pair) for n in FIGURES if n not in left_out for pair in _pairs_of_field(n, done)]
     sides = [drift.compare(a, b) for _, a, b in pairs]
     judged = judge.judge([one.difference for one in sides], margin)

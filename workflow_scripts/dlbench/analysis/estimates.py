@@ -46,15 +46,9 @@ def mean(values: Sequence[float]) -> Estimate:
 
     Raises ValueError: no values, or one that is not positive.
     """
-    logs = _logs(values)
-    centre = float(np.mean(logs))
-    if len(logs) < 2:
-        return Estimate(float(np.exp(centre)), np.nan, np.nan, len(logs))
-    error = np.std(logs, ddof=1) / np.sqrt(len(logs))
-    half = special.stdtrit(len(logs) - 1, 0.5 + CONFIDENCE / 2) * error
-    return Estimate(
-        float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)), len(logs)
-    )
+    centre, half = _student(_logs(values))
+    ends = (float(np.exp(end)) for end in (centre, centre - half, centre + half))
+    return Estimate(*ends, len(values))
 
 
 def arithmetic_mean(values: Sequence[float]) -> Estimate:
@@ -68,12 +62,17 @@ def arithmetic_mean(values: Sequence[float]) -> Estimate:
     numbers = np.asarray(values, dtype=float)
     if not len(numbers):
         raise ValueError("expected values, found none")
+    centre, half = _student(numbers)
+    return Estimate(centre, centre - half, centre + half, len(numbers))
+
+
+def _student(numbers):
+    """(mean, half of its interval; nan of one number)."""
     centre = float(np.mean(numbers))
     if len(numbers) < 2:
-        return Estimate(centre, np.nan, np.nan, len(numbers))
+        return centre, np.nan
     error = np.std(numbers, ddof=1) / np.sqrt(len(numbers))
-    half = float(special.stdtrit(len(numbers) - 1, 0.5 + CONFIDENCE / 2) * error)
-    return Estimate(centre, centre - half, centre + half, len(numbers))
+    return centre, float(special.stdtrit(len(numbers) - 1, 0.5 + CONFIDENCE / 2) * error)
 
 
 def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:

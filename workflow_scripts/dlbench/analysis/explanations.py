@@ -19,17 +19,10 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study import probes
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
+from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
-INPUT, COPIES, EXCHANGE, SHARING, WAITS, COMPUTATION, REST = PARTS = (
-    "input",
-    "copies",
-    "exchange",
-    "sharing",
-    "waits",
-    "computation",
-    "rest",
-)
+INPUT, COPIES, EXCHANGE, SHARING, WAITS, COMPUTATION, REST = PARTS = tuple(table_columns.PARTS)
 PROBE_LABELS = {
     probes.WHOLE: "of the whole step",
     probes.READING: "without reading",
@@ -38,6 +31,8 @@ PROBE_LABELS = {
     probes.OTHER_DEVICES: "on one device",
     probes.WAITS: "without waits",
 }
+PART_BY_KIND = {probes.READING: INPUT, probes.COPIES: COPIES, probes.EXCHANGE: EXCHANGE}
+PART_BY_KIND[probes.WAITS] = WAITS
 CONFIDENCE = 0.95
 INCLUDES_ZERO = "its interval includes zero"
 
@@ -110,12 +105,7 @@ def _part_name(kind, kinds):
     """The part that a kind of probe leaves out; `sharing` only if copies were measured."""
     if kind == probes.OTHER_DEVICES:
         return SHARING if probes.EXCHANGE in kinds else EXCHANGE
-    return {
-        probes.READING: INPUT,
-        probes.COPIES: COPIES,
-        probes.EXCHANGE: EXCHANGE,
-        probes.WAITS: WAITS,
-    }[kind]
+    return PART_BY_KIND[kind]
 
 
 def _times(side):

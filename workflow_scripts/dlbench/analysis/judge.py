@@ -65,14 +65,6 @@ class Judged:
     p_above: float
 
     @property
-    def n_a(self) -> int:
-        return self.difference.runs[0]
-
-    @property
-    def n_b(self) -> int:
-        return self.difference.runs[1]
-
-    @property
     def scatter(self) -> float:
         """Standard deviation of the logarithms, about the coefficient of variation.
 

@@ -63,14 +63,9 @@ class Effects:
 
 
 def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
-    """The table of nodes, the slowest of each group first.
+    """The table of nodes, by rows of the runs table; the slowest of each group first.
 
-    Args:
-        study: a Study, or an object with its `name` and `equivalence_margin`.
-        runs: rows of the runs table.
-
-    Returns:
-        No row of a group of which no two nodes have a condition in common, or no node two runs.
+    No row of a group of which no two nodes have a condition in common, or no node two runs.
     """
     margin = study.equivalence_margin
     groups: dict[tuple[Any, ...], list[Row]] = {}
@@ -93,7 +88,7 @@ def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
             row = shared | {"node": name, "runs": count} | one.difference.ratio.columns("ratio")
             row["disturbed"] = name in disturbed
             row["p_slower"] = None if np.isnan(one.p_below) else one.p_below
-            row["verdict"] = _verdict(one)
+            row["verdict"] = _verdict(row["p_slower"])
             group_rows.append(row)
         table += sorted(group_rows, key=lambda row: row["ratio"])
     return table
@@ -124,9 +119,9 @@ def effects(runs: Sequence[Row]) -> Effects | None:
     share_conditions = abs(np.eye(len(names)) - inverse @ matrix) > MIN_EIGENVALUE
     fit = _Fit(inverse @ sums, inverse * error, freedom)
     counts = on_node.sum(axis=0).astype(int).tolist()
-    between = [
-        _variance_ratio(squares / error, values, level) for level in _levels(len(values), freedom)
-    ]
+    # What F is at the estimate of the ratio of variances, and at the ends of its interval.
+    levels = (1.0, *special.fdtri(len(values), freedom, [1 - TAIL, TAIL]))
+    between = [_variance_ratio(squares / error, values, level) for level in levels]
     within = freedom / special.chdtri(freedom, [TAIL, 1 - TAIL])
     return Effects(
         nodes=names,
@@ -175,11 +170,6 @@ def _middle(others):
     """
     ends = (len(others) + 1) // 4
     return others[:1] if len(others) == 2 else others[ends : len(others) - ends]
-
-
-def _levels(nodes, freedom):
-    """What F is at the estimate of the ratio of variances, and at the ends of its interval."""
-    return 1.0, *special.fdtri(nodes, freedom, [1 - TAIL, TAIL])
 
 
 def _variance_ratio(squares, values, level):
@@ -248,7 +238,7 @@ def _without_means(values, of_block):
     return values - means[of_block]
 
 
-def _verdict(judged):
-    if np.isnan(judged.p_below):
+def _verdict(p_slower):
+    if p_slower is None:
         return judge.TOO_FEW_RUNS
-    return SLOWER if judged.p_below < judge.ALPHA else NOT_SHOWN
+    return SLOWER if p_slower < judge.ALPHA else NOT_SHOWN

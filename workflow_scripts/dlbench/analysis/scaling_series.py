@@ -36,6 +36,7 @@ SERIES = (
     *("site", "timing_source", "item_shape"),
 )
 ONE_COUNT = "one number of devices"
+FLAGS = (*base_flags.BASE_KEYS, *FIXED.values(), *base_flags.OTHER_FLAGS)  # in their order
 MARGIN = 0.01  # of equivalence, where no study says another
 
 
@@ -201,7 +202,11 @@ def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[PlannedS
         rows: as of `all_series`.
         well: the Series of those of them that did.
     """
-    rows = [row for row in map(_plain, rows) if _is_done(row) or _has_failed(row)]
+    rows = [
+        row
+        for row in map(_plain, rows)
+        if _is_done(row) or row["status"] not in (*SUCCEEDED, "skipped")
+    ]
     lenders = {kind: _lenders(filter(_is_done, rows), kind) for kind in FIXED}
     series_by_key = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in well if s.kind}
     return [
@@ -215,7 +220,7 @@ def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[PlannedS
 
 
 def _on_one_count(group):
-    done = [row for row in group if _is_done(row)]
+    done = list(filter(_is_done, group))
     return _series(None, done, {}, None) if done else None
 
 
@@ -236,21 +241,13 @@ def _sorted(rows):
 
 
 def _is_done(row):
-    return row["status"] in SUCCEEDED and _is_rate(row)
-
-
-def _has_failed(row):
-    return row["status"] not in (*SUCCEEDED, "skipped")
+    rate = row.get("images_per_second")
+    return row["status"] in SUCCEEDED and rate is not None and 0 < rate < math.inf
 
 
 def _plain(row):
     """The row with None for nan."""
     return {name: value if value == value else None for name, value in row.items()}
-
-
-def _is_rate(row):
-    rate = row.get("images_per_second")
-    return rate is not None and 0 < rate < math.inf
 
 
 def _key(row, fixed):
@@ -314,10 +311,7 @@ def _point(kind, layout, runs, base, drifts):
     ratio = sides.difference.ratio
     if runs is base.runs:  # a speedup of 1, as it was defined
         ratio = estimates.Estimate(1.0, math.nan, math.nan, len(runs))
-    share = base.devices / layout[0]
-    efficiency = estimates.Estimate(
-        ratio.value * share, ratio.low * share, ratio.high * share, ratio.runs
-    )
+    efficiency = ratio.times(base.devices / layout[0])
     mismatch = (*_mismatch(kind, runs, base), *sides.flags)
     return Point(*layout, runs, _mean(runs), ratio, efficiency, mismatch, sides)
 
@@ -336,24 +330,17 @@ def _mismatch(kind, runs, base):
 
 
 def _in_order(keys):
-    order = (*base_flags.BASE_KEYS, *FIXED.values(), *base_flags.OTHER_FLAGS)
-    return tuple(key for key in order if key in keys)
-
-
-def rates(runs: Iterable[Row]) -> list[float]:
-    return [run["images_per_second"] for run in runs]
+    return tuple(key for key in FLAGS if key in keys)
 
 
 def _mean(runs):
-    return estimates.mean(rates(runs))
+    return estimates.mean([run["images_per_second"] for run in runs])
 
 
 def speedup_rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> list[Row]:
     """Rows of the table of speedups, one for each point of each series.
 
-    Args:
-        study: a Study.
-        runs, sentinels: rows of the runs table.
+    `runs`, `sentinels`: rows of the runs table.
     """
     return [
         row
@@ -389,16 +376,12 @@ def _rows(study, series):
             "run_ids": run_names(point.runs, study.name),
             "unstable_runs": sum(run["status"] == "unstable" for run in point.runs),
             **_rate_columns("", point.throughput, series.row),
-            **_columns_of("speedup", point.speedup),
-            **_columns_of("efficiency", point.efficiency),
+            **(point.speedup.columns("speedup") if base else {}),
+            **(point.efficiency.columns("efficiency") if base else {}),
             **(point.sides.columns if base else {}),
             "base_mismatch": ", ".join(point.mismatch) if base else None,
             "note": _note(series, point),
         }
-
-
-def _columns_of(name, estimate):
-    return estimate.columns(name) if estimate else {}
 
 
 def _rate_columns(prefix, throughput, row):
