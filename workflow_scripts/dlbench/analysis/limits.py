@@ -68,7 +68,7 @@ def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
     `baselines`: rows of the table of that name.
     """
     base = series.base
-    if base is None or not series.points:
+    if base is None:
         return []
     first = base.runs[0]
     rate = base.throughput.value
@@ -76,23 +76,16 @@ def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
     if base_exchange_s is None or is_absent(first.get("global_batch")):
         return []
     compute_s = first["global_batch"] / rate - base_exchange_s
-    if compute_s <= 0:
-        return []
-    expectations = [Expected(base.devices, rate, 1.0, compute_s, base_exchange_s)]
-    for point in series.points:
-        if point.devices > base.devices:
-            expectation = _at(point, series, compute_s, baselines)
-            expectations += [expectation] if expectation else []
-    return expectations if len(expectations) > 1 else []
+    larger = [point for point in series.points if compute_s > 0 and point.devices > base.devices]
+    expectations = [one for p in larger if (one := _at(p, base, compute_s, baselines))]
+    of_base = Expected(base.devices, rate, 1.0, compute_s, base_exchange_s)
+    return [of_base, *expectations] if expectations else []
 
 
-def _at(
-    point: Point, series: Series, compute_s: float, baselines: Sequence[Row]
-) -> Expected | None:
-    base = series.base
+def _at(point: Point, base: Base, compute_s: float, baselines: Sequence[Row]) -> Expected | None:
     run = point.runs[0]
     step_exchange_s = exchange_s(run, baselines)
-    if base is None or step_exchange_s is None or is_absent(run.get("global_batch")):
+    if step_exchange_s is None or is_absent(run.get("global_batch")):
         return None
     base_items = base.runs[0]["global_batch"] / base.devices
     compute_here_s = compute_s * (run["global_batch"] / point.devices) / base_items
@@ -268,9 +261,7 @@ def of_series(
 ) -> list[Limit]:
     """The Limit of each series whose efficiency has an interval; others are left out.
 
-    Args:
-        all_series: of scaling_series.all_series.
-        explained, baselines: rows of the tables of explanations and of baselines.
+    `explained`, `baselines`: rows of the tables of explanations and of baselines.
     """
     parts_by_run: dict[str, list[Row]] = {}
     for row in explained:

@@ -53,7 +53,7 @@ def add(source: sources.Source, history: Path) -> dict[str, Any]:
     state = source.state()  # before it is read: what changes meanwhile is added next time
     receipt: dict[str, Any] = {"source": source.path, "state": state, "archive_sha256": None}
     receipt |= {"files": [], "refused": [], "waiting": [], "notes": []}
-    note = _note_in(receipt["notes"])
+    note = receipt["notes"].append
     try:
         if Path(source.path).is_file():
             campaign = _from_archive(Path(source.path), note)
@@ -76,6 +76,7 @@ def add(source: sources.Source, history: Path) -> dict[str, Any]:
                 receipt["refused"].append(str(error))
     except (Error, OSError) as error:
         receipt["refused"].append(str(error))
+    receipt["notes"] = list(dict.fromkeys(receipt["notes"]))  # one for each of several runs
     write_json(source.receipt, receipt)
     return receipt
 
@@ -206,11 +207,8 @@ def _difference(history, name, rows):
     columns = ["condition", "metric", "mean_log", "mean", "n"]
     there = dataset.rows_of(history, name, columns)
     old = {(row["condition"], row["metric"]): row for row in there if row["n"]}
-    pairs = [
-        (old[key], row)
-        for row in rows
-        if row["n"] and (key := (row["condition"], row["metric"])) in old
-    ]
+    new = {(row["condition"], row["metric"]): row for row in rows if row["n"]}
+    pairs = [(old[key], row) for key, row in new.items() if key in old]
     if not pairs:
         return "no condition is in both"
     a, b = max(pairs, key=lambda pair: abs(pair[0]["mean_log"] - pair[1]["mean_log"]))
@@ -218,11 +216,3 @@ def _difference(history, name, rows):
         f"{a['condition']}: {a['metric']} {a['mean']:.4g} ({a['n']} runs) there, "
         f"{b['mean']:.4g} ({b['n']} runs) here"
     )
-
-
-def _note_in(notes):
-    def note(text):
-        if text not in notes:
-            notes.append(text)
-
-    return note

@@ -24,6 +24,7 @@ from dlbench.tables import history_columns, parquet_files
 from dlbench.tables.cells import Row
 
 COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
+NO_CAUSE = "nothing that is recorded changed then"
 
 
 @dataclass
@@ -61,12 +62,8 @@ def analyse(
 ) -> History:
     """Read a history and look for changes in it.
 
-    Args:
-        names_of_machines: `machines` of a config.
-        more: columns of SESSIONS with texts that `rows` has, too.
-
-    Raises:
-        Error: `machines` gives one key to two machines.
+    `names_of_machines`: `machines` of a config; `more`: columns of SESSIONS with texts that `rows`
+    has, too. Raises Error: `machines` gives one key to two machines.
     """
     names = sources.machine_names(names_of_machines)
     standings = dataset.standings(folder)
@@ -148,20 +145,12 @@ def _add_of_metric(history, columns, rows, place, in_time, suite):
     texts = [_Facts(columns.texts["facts"], line) for line in facts]
     found = change_points.find(means, suite)
     machine_id = columns.distinct_machines[columns.machine[rows[0]]]
-    history.news += [
-        line
-        for line in _news(texts, [one.change.at for one in found], sessions, dates)
-        if line not in history.news  # of another metric
-    ]
+    news = _news(texts, [one.change.at for one in found], sessions, dates)
+    history.news += [line for line in news if line not in history.news]  # of another metric
+    names = ("condition_id", "condition", "metric", "unit", "better")
+    labels = {at: {name: columns.text(name, row) for name in names} for at, row in some_row.items()}
     for one in found:
         number = -1 - len(history.findings)  # until they are sorted
-        labels = {
-            index: {
-                name: columns.text(name, some_row[index])
-                for name in ("condition_id", "condition", "metric", "unit", "better")
-            }
-            for index in range(len(conditions))
-        }
         others = [other.change.at for other in found if other is not one]
         why = _causes(texts, one, others)
         row = {
@@ -255,15 +244,11 @@ def _in_time(change: Change, sessions, dates):
 
 def _in_size(found: Found, labels):
     better = {labels[index]["better"] for index in found.members}
-    rises = found.change.size > 0
-    direction = "change"
-    if better == {"higher"}:
-        direction = "gain" if rises else "loss"
-    elif better == {"lower"}:
-        direction = "loss" if rises else "gain"
+    gains = {"higher": found.change.size > 0, "lower": found.change.size <= 0}
+    gain = gains.get(*better) if len(better) == 1 else None
     return {
         "kind": "shared" if found.shared else "own",
-        "direction": direction,
+        "direction": {True: "gain", False: "loss", None: "change"}[gain],
         **_ratio(found.change),
         "p": found.change.p,
         "conditions": len(found.members),
@@ -292,11 +277,7 @@ def _sentence(row, found: Found, labels, why):
     parts = [f"{row['direction']} of {size} in {what}, {', '.join(metrics)}, {dates}"]
     parts.append(f"{row['site']}, {row['machine_id']} ({row['machine']})")
     named = "; ".join(cause.text for cause in why)
-    parts.append(
-        f"changed then, likeliest first: {named}"
-        if why
-        else "nothing that is recorded changed then"
-    )
+    parts.append(f"changed then, likeliest first: {named}" if why else NO_CAUSE)
     if row["spared"]:
         parts.append(f"not in {row['spared']}")
     if row["gradual"]:
@@ -324,7 +305,5 @@ def _campaigns(standings: Iterable[dataset.Standing], columns):
 
 def _series_table(table, machine_ids):
     with_machines = table.append_column("machine_id", machine_ids)
-    arrays = []
-    for column in history_columns.SERIES:
-        arrays.append(with_machines[column.name].cast(column.type))
+    arrays = [with_machines[one.name].cast(one.type) for one in history_columns.SERIES]
     return pa.table(arrays, schema=history_columns.SERIES)

@@ -21,6 +21,7 @@
   may have one of each machine and study: that of the judged session is taken.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ import pyarrow as pa
 from scipy import special
 
 from dlbench import Error
-from dlbench.analysis.estimates import CONFIDENCE, Difference
+from dlbench.analysis.estimates import CONFIDENCE, Difference, Estimate
 from dlbench.analysis.judge import ALPHA
 from dlbench.analysis.judge import judge as judge_differences
 from dlbench.common.phrases import did_you_mean
@@ -74,9 +75,12 @@ class Prediction:
         runs = 1, self.freedom + 1  # sessions
         return Difference(mean - self.level, self.error, self.freedom, math.nan, runs)
 
-    def interval(self) -> tuple[float, float]:
-        low, high = self.off(self.level).interval(CONFIDENCE)
-        return self.level + low, self.level + high
+    @property
+    def expected(self) -> Estimate:
+        """The level with the interval that the mean of a new session is expected in."""
+        ends = self.off(self.level).interval(CONFIDENCE)
+        low, high = (math.exp(self.level + end) for end in ends)
+        return Estimate(math.exp(self.level), low, high, self.freedom + 1)
 
     def power(self, size: float, least: float, family: int) -> float:
         """The chance that a loss of a size, as a share, fails among so many conditions."""
@@ -184,16 +188,11 @@ def judge(
     allowed: Collection[str] = (),
     tags: Tags | None = None,
 ) -> Gate:
-    """Judge a session of a history.
+    """Judge a session of a history; None: the newest.
 
-    Args:
-        names_of_machines: `machines` of a config.
-        session: its name; None: the newest.
-        base: SINCE_CHANGE, LAST (the session before), a tag, or the name of a session.
-        tags: `tags` of a config.
-
-    Raises:
-        Error: the history is empty, or has no session of that name, or no such tag.
+    `names_of_machines` and `tags` are `machines` and `tags` of a config; `base`: SINCE_CHANGE, LAST
+    (the session before), a tag, or the name of a session. Raises Error: the history is empty, or
+    has no session of that name, or no such tag.
     """
     names = sources.machine_names(names_of_machines)
     standings = dataset.standings(folder)
@@ -249,12 +248,9 @@ class _Judge:
 
     def gate(self, allowed):
         columns, row = self._columns, self._rows[0]
-        judged, used = [], set()
-        for row_of_session in self._rows:
-            one, judged_by = self._judge(row_of_session)
-            judged.append(one)
-            used.update(judged_by)
-        judged += self._missing(judged)
+        judged, judged_by = zip(*map(self._judge, self._rows), strict=True)
+        used = set(itertools.chain(*judged_by))
+        judged += tuple(self._missing(judged))
         dates = sorted(to_time(self._before.dates[at]) for at in used)
         return Gate(
             session=columns.text("session", row),
@@ -346,8 +342,10 @@ class _Judge:
         cut = self._cuts.get((one.condition_id, one.metric))
         base = [at for at in earlier if cut is None or to_time(before.dates[at]) >= cut]
         used = base
-        if self._base != SINCE_CHANGE:
-            used = self._rows_of_base(earlier)
+        if self._base == LAST:
+            used = earlier[-1:]
+        elif self._base != SINCE_CHANGE:
+            used = [at for at in earlier if before.text("session", at) == self._base]
             if not used:
                 reason = f"not measured in {self._base}"
                 return replace(one, verdict=TOO_FEW, reason=reason), []
@@ -368,12 +366,6 @@ class _Judge:
             level = float(mean), float(before.n[at])
         prediction = predict(means, before.n[base], variance, runs, level)
         return replace(one, prediction=prediction), used
-
-    def _rows_of_base(self, rows):
-        """Those of rows that are of the session before, or of the one that is named."""
-        if self._base == LAST:
-            return rows[-1:]
-        return [row for row in rows if self._before.text("session", row) == self._base]
 
     def _missing(self, judged):
         """What the last session of the same study measured, and this one did not."""
@@ -451,13 +443,9 @@ def _importance(one):
 def base_named(base: str, tags: Tags, studies: Mapping[str, str | None], study: str | None) -> str:
     """SINCE_CHANGE, LAST, or the name of the session that a base means.
 
-    Args:
-        tags: `tags` of a config.
-        studies: {name of a session: its study} of those of the machine before the judged one.
-        study: of the judged session.
-
-    Raises:
-        Error: there is no such tag or session, or a tag has none or several for this session.
+    `studies`: {name of a session: its study} of those of the machine before the judged one, which
+    is of `study`. Raises Error: there is no such tag or session, or a tag has none or several for
+    this session.
     """
     if base in (SINCE_CHANGE, LAST):
         return base
@@ -495,12 +483,11 @@ def predict(
     new_count: int,
     of_one: tuple[float, float] | None,
 ) -> Prediction:
-    """Predict the mean of a new session from those of others.
+    """Predict the mean of a new session of `new_count` runs from those of others.
 
     Args:
         means: of logarithms, one a session (at least two); `counts`: of their runs.
         variance: of the logarithms of repeats; nan: not known.
-        new_count: runs of the new session.
         of_one: (mean, runs) of the session that is the level, which may be an older one; None: the
             level is the mean of all.
     """

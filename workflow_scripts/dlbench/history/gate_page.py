@@ -14,13 +14,9 @@ from dlbench.history.history_rows import day
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 
-KINDS = dict.fromkeys(gate.FAILING, "bad") | {
-    gate.BETTER: "good",
-    gate.PASS: "same",
-    gate.TOO_FEW: "open",
-    gate.NEW: "open",
-}
 NOT_JUDGED = (gate.TOO_FEW, gate.NEW)
+KINDS = {gate.BETTER: "good", gate.PASS: "same", **dict.fromkeys(NOT_JUDGED, "open")}
+KINDS |= dict.fromkeys(gate.FAILING, "bad")
 # XML has no other control characters, not even escaped.
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
@@ -162,9 +158,9 @@ def _conditions(judged):
 def _expected(one):
     if one.prediction is None:
         return "-"
-    low, high = one.prediction.interval()
-    level, low, high = (wording.number(math.exp(x)) for x in (one.prediction.level, low, high))
-    return f"{level} ({low} to {high})"
+    expected = one.prediction.expected
+    numbers = expected.value, expected.low, expected.high
+    return "{} ({} to {})".format(*map(wording.number, numbers))
 
 
 def _measured(one):
@@ -177,7 +173,8 @@ def _ratio(one, least):
     if one.ratio is None:
         return "-"
     # Of the ratio itself: what was measured, as sure as the prediction is.
-    low, high = (one.ratio * math.exp(x - one.prediction.level) for x in one.prediction.interval())
+    expected = one.prediction.expected
+    low, high = (one.ratio * end / expected.value for end in (expected.low, expected.high))
     return Cell(f"{one.ratio:.3f}", drawn=(one.ratio, low, high, least))
 
 
@@ -201,10 +198,7 @@ def _power(judged, size):
 
 
 def _condition(one: Judged, judged: Gate):
-    low = high = expected = None
-    if one.prediction is not None:
-        low, high = map(math.exp, one.prediction.interval())
-        expected = math.exp(one.prediction.level)
+    expected = one.prediction and one.prediction.expected
     names = ("condition_id", "condition", "metric", "unit", "better", "verdict")
     return {
         **{name: getattr(one, name) for name in names},
@@ -213,9 +207,9 @@ def _condition(one: Judged, judged: Gate):
         "runs": one.runs,
         "value": None if one.mean_log is None else math.exp(one.mean_log),
         "sessions": one.sessions,
-        "expected": expected,
-        "prediction95_low": low,
-        "prediction95_high": high,
+        "expected": expected and expected.value,
+        "prediction95_low": expected and expected.low,
+        "prediction95_high": expected and expected.high,
         "ratio": one.ratio,
         "p": one.p,
     }

@@ -253,10 +253,7 @@ class HistoryRows:
 
 def _coded(column):
     """(codes, -1 for none; texts) of a column of texts."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # of no chunks, or several that cannot be joined
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
+    column = column.combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -315,13 +312,9 @@ def rows_of_session(
 ) -> list[Row]:
     """The rows of a session, without the columns about its source.
 
-    Args:
-        options: `site` and `date` that the config gives it.
-        report: called with a text for each number that is left out.
-        missed_gates: {digest of a run's log: whether it missed its learning gate}.
-
-    Raises:
-        Error: the date of the session cannot be right, or it is not of one site.
+    `options`: `site` and `date` that the config gives it; `report` is called with a text for each
+    number that is left out; `missed_gates`: {digest of a run's log: whether it missed its learning
+    gate}. Raises Error: the date of the session cannot be right, or it is not of one site.
     """
     records = [record for _, record in runs]
     of_machine = machine_facts(records)
@@ -394,11 +387,8 @@ def _metrics(quiet, members):
     """{(name, unit, better): values of the runs} of throughput and of the runs' own metrics."""
     rates = [name for name in THROUGHPUT if any(name in run.numbers for run, _ in members)]
     rate = rates[-1] if rates else campaigns.ITEM_RATE
-    values = {
-        (rate, THROUGHPUT[rate], "higher"): [
-            run.numbers[rate] for run, _ in quiet if rate in run.numbers
-        ]
-    }
+    own = [run.numbers[rate] for run, _ in quiet if rate in run.numbers]
+    values = {(rate, THROUGHPUT[rate], "higher"): own}
     for _, record in quiet:
         for one in record["summary"].get("metrics") or ():
             key = (one["name"], one.get("unit") or "", one.get("better") or "")

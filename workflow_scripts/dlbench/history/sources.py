@@ -131,6 +131,5 @@ def _below(path, where):
 
 def _files_of_state(folder):
     sessions = folder / "sessions"
-    return [*sorted(folder.glob("runs/*/run.json")), *sorted(sessions.glob("*.done"))] + [
-        path for path in (sessions / "current.json",) if path.is_file()
-    ]
+    files = *sorted(folder.glob("runs/*/run.json")), *sorted(sessions.glob("*.done"))
+    return [*files, *sessions.glob("current.json")]
