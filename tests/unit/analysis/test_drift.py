@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dlbench.analysis import base_flags, drift
+from dlbench.analysis import base_flags, drift, measures
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.estimates import Difference
 from dlbench.tables import parquet_files, table_columns
@@ -216,7 +216,7 @@ def test_a_metric_drifts_as_throughput_does_and_in_its_direction(better, verdict
     rate = drift.rows(STUDY, early + late)
     without = [{k: v for k, v in r.items() if k != "images_per_second"} for r in early + late]
     metric = Metric.named("x", "us", better)
-    (found,) = drift.rows(STUDY, without, metric=metric)
+    (found,) = drift.rows(STUDY, without, named=measures.Named({metric.name: metric}))
     assert found["ratio"] == pytest.approx(math.exp(0.1)) == pytest.approx(rate[0]["ratio"])
     assert (rate[0]["verdict"], found["verdict"]) == ("faster", verdict)
     # Nothing remains of a difference that is all drift.

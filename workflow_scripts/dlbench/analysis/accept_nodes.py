@@ -190,9 +190,7 @@ class Judged:
     """A node or a group of nodes.
 
     Attributes:
-        nodes: their names.
-        failures: what did not keep its bound, one sentence each.
-        missing: what was not measured, one sentence each.
+        failures, missing: what did not keep its bound, or was not measured, one sentence each.
         kept: how many bounds were kept.
         ratio: the lowest of this node over the median of all, and `slowest` what that is of; None
             if nothing was measured elsewhere too.
@@ -410,10 +408,9 @@ def read_bounds(path: str | Path, folder: Path) -> list[bounds.Bound]:
 
 
 def read(folder: Path) -> list[Result]:
-    """The Results in a results folder.
+    """The Results in the tables of runs and of baselines of a results folder.
 
-    `folder`: has tables/runs.parquet, tables/baselines.parquet or both. Raises Error: it has
-    neither.
+    Raises Error: it has neither.
     """
     runs, baselines = folder / "tables/runs.parquet", folder / "tables/baselines.parquet"
     results: list[Result] = []
@@ -447,11 +444,8 @@ def accept(
     bounded_alone = any(one.kept or one.failures for one in judged if len(one.nodes) == 1)
     # In a site's file there may be bounds of groups alone.
     fit = [name for name in alone if alone[name] or not bounded_alone]
-    measured = {
-        frozenset(one.nodes): one.passed
-        for one in judged
-        if len(one.nodes) > 1 and one.passed is not None
-    }
+    groups = [one for one in judged if len(one.nodes) > 1 and one.passed is not None]
+    measured = {frozenset(one.nodes): bool(one.passed) for one in groups}
     good, bad, together, following = _groups(in_order(fit), measured)
     bad |= {name for name, passed in alone.items() if passed is False}
     open_ = set(fit) - good

@@ -375,19 +375,14 @@ def _row(name, outcome):
 
 def plain(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """Outcomes as plain values, for JSON."""
+    of_bound = ("match", "metric", "value", "lower", "upper")
+    of_outcome = ("failed", "deviation", "verdict", "passed")
     return [
         {
-            "match": outcome.bound.match,
-            "metric": outcome.bound.metric,
-            "value": outcome.bound.value,
-            "lower": outcome.bound.lower,
-            "upper": outcome.bound.upper,
+            **{name: getattr(outcome.bound, name) for name in of_bound},
             "measured": outcome.measured.value if outcome.measured else None,
             "runs": outcome.measured.runs if outcome.measured else 0,
-            "failed": outcome.failed,
-            "deviation": outcome.deviation,
-            "verdict": outcome.verdict,
-            "passed": outcome.passed,
+            **{name: getattr(outcome, name) for name in of_outcome},
         }
         for outcome in outcomes
     ]

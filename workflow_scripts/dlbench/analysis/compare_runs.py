@@ -168,14 +168,10 @@ def compare(
     on: Collection[str] | None = None,
     ignore: Collection[str] = (),
 ) -> Compared:
-    """Compare campaign B with campaign A.
+    """Compare campaign B with campaign A, by their `throughput_metric` if no other is named.
 
-    Args:
-        metric_name: None: throughput, see `throughput_metric`.
-        on: the fields to match on; None: all but those to `ignore`.
-
-    Raises:
-        Error: a field or metric does not exist, or there is nothing to compare.
+    `on`: the fields to match on; None: all but those to `ignore`. Raises Error: a field or metric
+    does not exist, or there is nothing to compare.
     """
     metric = find_metric(metric_name or throughput_metric(a, b), a, b)
     if not 0 < margin < 1:
@@ -417,12 +413,10 @@ def _pair_values(pair, failing):
 
 
 def _side_values(side):
-    mean = side.mean
+    unknown = dict.fromkeys(("mean", "mean_ci95_low", "mean_ci95_high"))
     return {
         "values": list(side.values),
-        "mean": mean.value if mean else None,
-        "mean_ci95_low": _number(mean.low) if mean else None,
-        "mean_ci95_high": _number(mean.high) if mean else None,
+        **(side.mean.columns("mean") if side.values else unknown),
         "failed": side.failed,
         "disturbed": side.disturbed,
     }
@@ -436,7 +430,3 @@ def _unmatched_values(unmatched):
         "runs": unmatched.runs,
         "nearest_differs": partner and {n: list(values) for n, values in partner.items()},
     }
-
-
-def _number(value):
-    return None if value is None or math.isnan(value) else float(value)

@@ -77,10 +77,8 @@ def rows(
 ) -> list[Row]:
     """Rows of the table of comparisons, in the order of the config and of the conditions.
 
-    Args:
-        runs: rows of the runs table, with the metrics that they name.
-        repeated: such rows of sentinels.
-        named: the metrics that runs name.
+    `runs`: rows of the runs table, with the metrics that they name, which are `named`; `repeated`:
+    such rows of sentinels.
     """
     drift_of = functools.cache(lambda m: Drift(runs, repeated, study.equivalence_margin, m))
     table = []
@@ -148,9 +146,7 @@ def pairs(
 ) -> Iterator[Pair]:
     """Yield each condition that the config compares, with its base.
 
-    Args:
-        runs: rows of the runs table; for entries with a metric that programs name, with theirs.
-        named: the metrics that programs name.
+    `runs`: rows of the runs table, with the metrics that programs name, which are `named`.
     """
     for entry in study.compare:
         name = entry.get(METRIC, THROUGHPUT.name)
@@ -188,8 +184,8 @@ def _pairs(study, entry, runs, metric):
         b = conditions.pop(base)[1] if base else None
         for name, (run, a) in conditions.items():
             labels = {"condition": name, "base": base or str(entry["base"])}
-            own_row = {"run_id": run.id} if isinstance(run, Run) else run.row
-            yield Pair(entry, fields, labels, run_name(own_row, study.name), a, b, metric)
+            row = {"run_id": run.id} if isinstance(run, Run) else run.row
+            yield Pair(entry, fields, labels, run_name(row, study.name), a, b, metric)
 
 
 def _has(row, metric):
@@ -331,10 +327,7 @@ def by_field(
 ) -> dict[str, list[Contrast]]:
     """The Contrasts of each field, their p adjusted for all of them.
 
-    Args:
-        runs, sentinels: rows of the runs table.
-        left_out: fields that are left out, since the config has them compared.
-        margin: of equivalence.
+    `runs`, `sentinels`: rows of the runs table; `left_out`: fields that the config has compared.
     """
     drift = Drift(runs, sentinels, margin)
     done = [row for row in runs if row["status"] in SUCCEEDED and _has(row, THROUGHPUT)]

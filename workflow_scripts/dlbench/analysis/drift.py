@@ -97,8 +97,7 @@ class Drift:
     ):
         """
         Args:
-            rows: rows of the runs table.
-            sentinels: such rows of sentinels; those that count as repeats are in both.
+            rows, sentinels: of the runs table; sentinels that count as repeats are in both.
             margin: of equivalence.
             metric: what drifts; its values are positive.
         """
@@ -123,9 +122,7 @@ class Drift:
     def compare(self, a: Sequence[Row], b: Sequence[Row]) -> Sides:
         """A side and its base, corrected for the drift between their sessions.
 
-        Args:
-            a, b: rows of the runs table of the side and of its base, each of one device shape;
-                neither is empty.
+        `a`, `b`: their rows of the runs table, each of one device shape; neither is empty.
         """
         values = ([row[self.metric.column] for row in side] for side in (a, b))
         measured = estimates.Difference.of(*values)
@@ -305,27 +302,21 @@ def rows(
     study: Study,
     runs: Sequence[Row],
     sentinels: Sequence[Row] = (),
-    metric: Metric = THROUGHPUT,
+    named: measures.Named = measures.NONE,
 ) -> list[Row]:
     """Rows of the table of drift: pairs of sessions that share conditions, by device shape.
 
-    `runs`, `sentinels`: rows of the tables of these names.
+    They are of throughput, and of each metric that runs name and whose values are above 0.
     """
-    drift = Drift(runs, sentinels, study.equivalence_margin, metric)
+    every = [*runs, *sentinels]
+    others = [m for m in named.metrics.values() if not measures.not_positive(every, m)]
     return [
         row
+        for metric in (THROUGHPUT, *others)
+        for drift in [Drift(runs, sentinels, study.equivalence_margin, metric)]
         for _, shape in sorted(drift.shapes.items(), key=lambda item: str(item[0]))
         for row in _rows(study, drift, shape)
     ]
-
-
-def of_metrics(
-    study: Study, runs: Sequence[Row], sentinels: Sequence[Row], named: measures.Named
-) -> list[Row]:
-    """The rows of throughput, and of each metric that runs name and whose values are above 0."""
-    every = [*runs, *sentinels]
-    others = [m for m in named.metrics.values() if not measures.not_positive(every, m)]
-    return [row for m in (THROUGHPUT, *others) for row in rows(study, runs, sentinels, m)]
 
 
 def _rows(study, drift, shape):

@@ -61,10 +61,7 @@ def rows(study: Study, runs: Sequence[Row]) -> list[Row]:
 
 
 def step_time_s(row: Row | None) -> float | None:
-    """Seconds of a step of a run, from its throughput; None if it did not complete.
-
-    `row`: of the table of runs; None if there is none.
-    """
+    """Seconds of a step of a run, by its row of the table of runs; None if it did not complete."""
     if row is None or row["status"] not in SUCCEEDED or not row.get("images_per_second"):
         return None
     return row["global_batch"] / row["images_per_second"]  # of copies: the mean over them

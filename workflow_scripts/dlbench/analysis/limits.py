@@ -117,9 +117,7 @@ def all_reduced_bytes(run: Row) -> int | None:
 def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> float | None:
     """Seconds of the exchange of a step among the devices of a run; None if not measured.
 
-    Args:
-        run: a row of the table of runs.
-        column: of the baselines: time_s, the median over rounds, or time_low_s or time_high_s.
+    `column`: of the baselines: time_s, the median over rounds, or time_low_s or time_high_s.
     """
     size_bytes = all_reduced_bytes(run)
     given = [run[name] for name in WITHOUT if not is_absent(run.get(name))]
@@ -297,7 +295,10 @@ def _loss(point):
 
 def _parts(series, point, parts_by_run):
     """A Part for each part of a step of the point; none without its probes."""
-    rows, base_rows = (_rows_of_runs(runs, parts_by_run) for runs in (point.runs, series.base.runs))
+    rows, base_rows = (
+        next((parts_by_run[run["run_id"]] for run in runs if run["run_id"] in parts_by_run), [])
+        for runs in (point.runs, series.base.runs)
+    )
     step_s = next((row["step_time_s"] / row["share"] for row in rows if row.get("share")), None)
     if step_s is None:
         return
@@ -318,24 +319,15 @@ def _parts(series, point, parts_by_run):
         yield Part(name, loss, step_time, note, shares_node and name == explanations.EXCHANGE)
 
 
-def _rows_of_runs(runs, parts_by_run):
-    return next((parts_by_run[run["run_id"]] for run in runs if run["run_id"] in parts_by_run), [])
-
-
 def _of_base(name, series, base_rows):
     """(seconds of a part in a step of the base, why they are unreliable or ""); None: unknown."""
     part_row = next((row for row in base_rows if row["part"] == name), None)
     if part_row:
-        return _time(part_row), _why_unreliable(part_row)
+        reliable = part_row["told_apart"] or part_row["note"] == explanations.INCLUDES_ZERO
+        return _time(part_row), "" if reliable else f"of the base: {part_row['note']}"
     if series.base.devices == 1 and name in OF_SEVERAL_DEVICES:
         return Estimate(0.0, 0.0, 0.0, 0), ""
     return None
-
-
-def _why_unreliable(row):
-    """Why a part of the base is unreliable; an interval that includes zero is no reason."""
-    reliable = row["told_apart"] or row["note"] == explanations.INCLUDES_ZERO
-    return "" if reliable else f"of the base: {row['note']}"
 
 
 def _time(row):

@@ -48,14 +48,9 @@ def _stamp(folder, log_sha256):
 
 
 def run_table(folder: Path, name: str) -> pa.Table:
-    """A table of a run; if it is damaged, all are made again from the logs, if these are intact.
+    """A table of a run that `ensure_run_tables` made; if it is damaged, all are made again.
 
-    Args:
-        folder: the folder of the run, where `ensure_run_tables` has made it.
-
-    Raises:
-        TableError: it is damaged, and so are the run's record or logs, or the folder cannot be
-            written.
+    Raises TableError: the run's record or logs are damaged, too, or the folder cannot be written.
     """
     path = folder / f"{name}.parquet"
     try:

@@ -118,10 +118,8 @@ def all_series(
 ) -> list[Series]:
     """The Series of all completed runs, weak ones first, each kind in the order of SERIES.
 
-    Args:
-        rows: rows of the runs table; nan stands for an absent value.
-        sentinels: rows of sentinels.
-        margin: within which drift between sessions is equivalent to none.
+    `rows`, `sentinels`: of the runs table; nan stands for an absent value. `margin`: within which
+    drift between sessions is equivalent to none.
     """
     drifts = drift.Drift(rows, sentinels, margin)
     done = _sorted(row for row in map(_plain, rows) if _is_done(row))
@@ -136,9 +134,7 @@ def all_series(
 def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
     """The Series behind a table of speedups.
 
-    Args:
-        points: rows of the table of speedups.
-        rows: rows of the table of runs; series with others are left out.
+    `points`, `rows`: of the tables of speedups and of runs; series with other runs are left out.
     """
     study = points[0]["study"] if points else None
     runs = {run_name(row, study): _plain(row) for row in rows}
@@ -198,9 +194,7 @@ def _estimate(row, name, runs):
 def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[PlannedSeries]:
     """The series that would exist if all runs had completed.
 
-    Args:
-        rows: as of `all_series`.
-        well: the Series of those of them that did.
+    `rows`: as of `all_series`; `well`: the Series of those of them that did.
     """
     rows = [
         row
@@ -255,9 +249,7 @@ def _key(row, fixed):
 
 
 def _grouped(rows, fixed):
-    groups = {}
-    for row in rows:
-        groups.setdefault(_key(row, fixed), []).append(row)
+    groups = _by(lambda row: _key(row, fixed), rows)
     # None before numbers and names.
     ordered = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
     return [groups[key] for key in ordered]
@@ -269,11 +261,15 @@ def _counts(group):
 
 def _lenders(rows, kind):
     """Runs on one device by all that a borrower must share with them."""
-    lenders = {}
+    return _by(lambda row: _shared(row, kind), (row for row in rows if row["devices"] == 1))
+
+
+def _by(key, rows):
+    """{key of a row: the rows that have it}"""
+    groups = {}
     for row in rows:
-        if row["devices"] == 1:
-            lenders.setdefault(_shared(row, kind), []).append(row)
-    return lenders
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def _shared(row, kind):
@@ -288,9 +284,7 @@ def _lent(kind, row, lenders):
 
 
 def _series(kind, group, lenders, drifts):
-    layouts = {}
-    for row in group:
-        layouts.setdefault((row["devices"], row.get("nodes")), []).append(row)
+    layouts = _by(lambda row: (row["devices"], row.get("nodes")), group)
     base = _base(kind, layouts, lenders) if kind else None
     points = [_point(kind, layout, runs, base, drifts) for layout, runs in layouts.items()]
     return Series(kind, points, base)

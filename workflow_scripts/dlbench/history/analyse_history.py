@@ -74,7 +74,7 @@ def analyse(
         if one.standing in (dataset.CONTRADICTORY, dataset.DAMAGED):
             history.remarks.append(f"{folder / one.file}: {one.standing}: {one.reason}")
     columns = history.rows = HistoryRows(table, names, more)
-    history.series = _series_table(table, columns.machine_ids)
+    history.series = _series_table(table, columns)
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks
     history.questions = history_rows.questions(list(columns.machines()), names)
@@ -82,7 +82,7 @@ def analyse(
     return history
 
 
-def add_findings(history: History, columns: HistoryRows, places: Iterable[tuple[int, int]]) -> None:
+def add_findings(history: History, columns: HistoryRows, places: Iterable[tuple[str, str]]) -> None:
     """Look for changes in the rows of a history at some places: its `findings` and `changes`."""
     for site, machine in places:
         _add_findings(history, columns, site, machine)
@@ -113,9 +113,8 @@ def write(history: History, output: Path) -> None:
 
 def _add_findings(history, columns, site, machine):
     """Add the findings of one machine at one site."""
-    rows = np.flatnonzero(
-        (columns.codes["site"] == site) & (columns.machine == machine) & (columns.n > 0)
-    )
+    here = columns.where("site", site) & columns.where("machine_id", machine)
+    rows = np.flatnonzero(here & (columns.n > 0))
     if not len(rows):
         return
     sessions, first, place = _sessions(columns, rows)
@@ -144,20 +143,16 @@ def _add_of_metric(history, columns, rows, place, in_time, suite):
     some_row = dict(zip(condition.tolist(), rows.tolist(), strict=True))
     texts = [_Facts(columns.texts["facts"], line) for line in facts]
     found = change_points.find(means, suite)
-    machine_id = columns.distinct_machines[columns.machine[rows[0]]]
     news = _news(texts, [one.change.at for one in found], sessions, dates)
     history.news += [line for line in news if line not in history.news]  # of another metric
-    names = ("condition_id", "condition", "metric", "unit", "better")
-    labels = {at: {name: columns.text(name, row) for name in names} for at, row in some_row.items()}
+    labels = {at: columns.labels(row) for at, row in some_row.items()}
     for one in found:
         number = -1 - len(history.findings)  # until they are sorted
         others = [other.change.at for other in found if other is not one]
         why = _causes(texts, one, others)
         row = {
             "finding": number,
-            "site": columns.text("site", rows[0]),
-            "machine_id": machine_id,
-            "machine": columns.text("machine", rows[0]),
+            **{name: columns.text(name, rows[0]) for name in ("site", "machine_id", "machine")},
             **_in_time(one.change, sessions, dates),
             **_in_size(one, labels),
             "conditions_in_all": len(conditions),
@@ -295,15 +290,19 @@ def _campaigns(standings: Iterable[dataset.Standing], columns):
         row = {name: getattr(one, name) for name in ("site", "session", "standing", "file")}
         row["reason"] = one.reason or None
         if (at := row_of.get(one.file)) is not None:
-            row |= {n: columns.text(n, at) for n in ("study", "machine", "archive_sha256")}
+            names = ("study", "machine", "machine_id", "archive_sha256")
+            row |= {name: columns.text(name, at) for name in names}
             row["started_at"] = to_time(columns.dates[at])
-            row["machine_id"] = columns.distinct_machines[columns.machine[at]]
             row["conditions"] = int(counts[columns.codes["file"][at]])
         rows.append(row)
     return rows
 
 
-def _series_table(table, machine_ids):
-    with_machines = table.append_column("machine_id", machine_ids)
+def _series_table(table, columns):
+    machines = pa.array(columns.texts["machine_id"], pa.string())
+    indices = pa.array(columns.codes["machine_id"], pa.int32())
+    with_machines = table.append_column(
+        "machine_id", pa.DictionaryArray.from_arrays(indices, machines)
+    )
     arrays = [with_machines[one.name].cast(one.type) for one in history_columns.SERIES]
     return pa.table(arrays, schema=history_columns.SERIES)

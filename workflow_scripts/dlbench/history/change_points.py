@@ -118,9 +118,8 @@ def noise_of(rows: Iterable[np.ndarray]) -> Noise:
 def changes_of(row: np.ndarray, noise: Noise, suite: int = 1) -> list[Change]:
     """The changes of a series, in their order.
 
-    Args:
-        row: means of logarithms, one a session; nan: not measured.
-        suite: number of series that are looked at together.
+    `row`: means of logarithms, one a session; nan: not measured. `suite`: how many series are
+    looked at together.
     """
     (present,) = np.nonzero(np.isfinite(row))
     values = without_outliers(row[present])

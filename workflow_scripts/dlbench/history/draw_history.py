@@ -85,7 +85,6 @@ def _draw(stem, rows, findings, changes):
 
 def _panel(axis, rows, changes, ends):
     dates, means = rows["started_at"], rows["mean"].to_numpy(float)
-    low, high = _limits(means)
     bars = [means - rows["mean_ci95_low"], rows["mean_ci95_high"] - means]
     bars = np.nan_to_num(np.array(bars, dtype=float))
     axis.errorbar(dates, means, bars, fmt="o", color=DOT, ms=5, elinewidth=1, zorder=3)
@@ -116,8 +115,11 @@ def _panel(axis, rows, changes, ends):
             color=styles.text_colour(colour),
             zorder=5,
         )
-    axis.set_ylim(low, high)
-    axis.set_xlim(*_with_room(*ends))
+    least, most = float(means.min()), float(means.max())
+    margin = ROOM * max(most - least, LEAST_RANGE * most)
+    axis.set_ylim(least - margin, most + 1.6 * margin)  # above them are the numbers of changes
+    room = max((ends[1] - ends[0]) / 40, pd.Timedelta(hours=6))
+    axis.set_xlim(ends[0] - room, ends[1] + room)
     axis.yaxis.set_major_locator(MaxNLocator(5))
     locator = mdates.AutoDateLocator(minticks=3, maxticks=6)
     axis.xaxis.set_major_locator(locator)
@@ -127,28 +129,15 @@ def _panel(axis, rows, changes, ends):
     styles.heading(axis, title, f"{first['metric']}, {first['unit']}", TITLE_POINTS)
 
 
-def _limits(means):
-    least, most = float(means.min()), float(means.max())
-    room = ROOM * max(most - least, LEAST_RANGE * most)
-    return least - room, most + 1.6 * room  # above them are the numbers of changes
-
-
-def _with_room(first, last):
-    room = max((last - first) / 40, pd.Timedelta(hours=6))
-    return first - room, last + room
-
-
 def _sentence(row: dict[str, Any]) -> str:
     """A finding below the panels, with its causes."""
     ends = [100 * (row[name] - 1) for name in ("ratio", "ratio_ci95_low", "ratio_ci95_high")]
     size = "{:+.1f} % ({:+.1f} to {:+.1f})".format(*ends).replace("-", "\u2212")
-    causes = "; ".join(_cause(one) for one in json.loads(row["causes"]))
+    causes = "; ".join(
+        f"{one['name']} {one['before']} \u2192 {one['after']}{'' if one['exact'] else ' (near it)'}"
+        for one in json.loads(row["causes"])
+    )
     share = f"{row['conditions']} of {row['conditions_in_all']} conditions"
     what = f"{row['direction']} of {size}, {share}"
     why = f"Changed then, likeliest first: {causes}" if causes else "No recorded fact changed then"
     return f"{row['finding']}  {day(row['changed_before'])}, {what}. {why}."
-
-
-def _cause(one):
-    near = "" if one["exact"] else " (near it)"
-    return f"{one['name']} {one['before']} \u2192 {one['after']}{near}"

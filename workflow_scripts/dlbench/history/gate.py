@@ -159,7 +159,7 @@ class Gate:
     @property
     def failures(self) -> list[Judged]:
         """Conditions that fail the gate."""
-        failing = [verdict for verdict in FAILING if verdict not in self.allowed]
+        failing = {*FAILING} - {*self.allowed}
         return [one for one in self.judged if one.verdict in failing]
 
     @property
@@ -217,17 +217,15 @@ def judge(
 
 def _rows_of_session(columns, session, folder):
     """The rows of a session, or of the newest."""
-    known = columns.texts["session"]
     if session is None:
-        code = columns.codes["session"][np.argmax(columns.dates)]
-    elif session in known:
-        code = known.index(session)
-    else:
-        raise Error(f"{folder}: it has no session {session!r}{did_you_mean(session, known)}")
-    rows = np.flatnonzero(columns.codes["session"] == code)
+        session = columns.text("session", np.argmax(columns.dates))
+    rows = np.flatnonzero(columns.where("session", session))
+    if not len(rows):
+        hint = did_you_mean(session, columns.texts["session"])
+        raise Error(f"{folder}: it has no session {session!r}{hint}")
     sites = sorted({columns.text("site", row) for row in rows})
     if len(sites) > 1:
-        raise Error(f"session {known[code]} is of several sites: {', '.join(sites)}")
+        raise Error(f"session {session} is of several sites: {', '.join(sites)}")
     return rows
 
 
@@ -238,10 +236,9 @@ class _Judge:
         self._columns, self._rows, self._before, self._least = columns, rows, before, least
         row = rows[0]
         self._site = columns.text("site", row)
-        self._machine_id = columns.distinct_machines[columns.machine[row]]
-        self._here = _equal(before.texts["site"], before.codes["site"], self._site) & _equal(
-            before.distinct_machines, before.machine, self._machine_id
-        )
+        self._machine_id = columns.text("machine_id", row)
+        here = before.where("site", self._site), before.where("machine_id", self._machine_id)
+        self._here = np.logical_and(*here)
         self._base = base_named(base, tags, self._studies(), columns.text("study", row))
         self._cuts = self._last_changes()
         self._farthest = {}  # {code of a past session: deviation of its farthest condition}
@@ -274,10 +271,10 @@ class _Judge:
         before = self._before
         if self._here.any():
             return ()
+        names = ("machine_id", "machine", "site")
         places = {
-            f"{before.distinct_machines[code]} ({before.text('machine', at)}) at "
-            f"{before.text('site', at)}"
-            for at, code in enumerate(before.machine)
+            "{} ({}) at {}".format(*(before.text(name, at) for name in names))
+            for at in range(len(before.dates))
         }
         return tuple(sorted(places))
 
@@ -291,9 +288,8 @@ class _Judge:
     def _last_changes(self):
         """{(condition_id, metric): start of the first session since its last confirmed change}."""
         found, before = analyse_history.History(), self._before
-        if (rows := np.flatnonzero(self._here)).size:
-            place = before.codes["site"][rows[0]], before.machine[rows[0]]
-            analyse_history.add_findings(found, before, [place])
+        if self._here.any():
+            analyse_history.add_findings(found, before, [(self._site, self._machine_id)])
         dates = {row["finding"]: row["changed_before"] for row in found.findings}
         cuts = {}
         for row in found.changes:
@@ -308,17 +304,10 @@ class _Judge:
         it is taken to be the same.
         """
         columns, before = self._columns, self._before
-        codes = []
+        meaning, wanted = columns.text("meaning", row), self._here & (before.n > 0)
         for name in ("condition_id", "metric"):
-            value = columns.text(name, row)
-            codes.append(before.texts[name].index(value) if value in before.texts[name] else -1)
-        meaning = columns.text("meaning", row)
-        rows = np.flatnonzero(
-            self._here
-            & (before.codes["condition_id"] == codes[0])
-            & (before.codes["metric"] == codes[1])
-            & (before.n > 0)
-        )
+            wanted = wanted & before.where(name, columns.text(name, row))
+        rows = np.flatnonzero(wanted)
         same = [
             at for at in rows if "{}" in (meaning, m := before.text("meaning", at)) or m == meaning
         ]
@@ -328,7 +317,7 @@ class _Judge:
         """(Judged, rows before that it is judged by)."""
         columns, before = self._columns, self._before
         runs = int(columns.n[row])
-        one = Judged(**_labels(columns, row), runs=runs)
+        one = Judged(**columns.labels(row), runs=runs)
         if not runs:
             failed = columns.failed[row] > 0
             reason = "no run completed" if failed else "other programs disturbed all of its runs"
@@ -377,7 +366,7 @@ class _Judge:
         last = before.codes["session"][max(same, key=lambda at: before.dates[at])]
         present = {(one.condition_id, one.metric) for one in judged}
         for at in same:
-            labels = _labels(before, at)
+            labels = before.labels(at)
             known = (labels["condition_id"], labels["metric"]) in present
             if before.codes["session"][at] == last and before.n[at] > 0 and not known:
                 reason = f"it was measured in {before.text('session', at)}, the last of this study"
@@ -421,17 +410,6 @@ class _Judge:
             if (condition := columns.text("condition_id", row)) in newest
         }
         return tuple(cause.text for cause in causes.between(pairs))
-
-
-def _equal(texts, codes, text):
-    """Where the text of a code is a given one."""
-    return codes == (texts.index(text) if text in texts else -2)
-
-
-def _labels(columns, row):
-    """The names of the condition of a row, as fields of Judged."""
-    names = ("condition_id", "condition", "metric", "unit", "better")
-    return {name: columns.text(name, row) or "" for name in names}
 
 
 def _importance(one):

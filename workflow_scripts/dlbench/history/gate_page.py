@@ -10,7 +10,7 @@ import numpy as np
 from dlbench.common import phrases
 from dlbench.history import gate
 from dlbench.history.gate import SIZES, Gate, Judged
-from dlbench.history.history_rows import day
+from dlbench.history.history_rows import LABELS, day
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 
@@ -199,9 +199,8 @@ def _power(judged, size):
 
 def _condition(one: Judged, judged: Gate):
     expected = one.prediction and one.prediction.expected
-    names = ("condition_id", "condition", "metric", "unit", "better", "verdict")
     return {
-        **{name: getattr(one, name) for name in names},
+        **{name: getattr(one, name) for name in (*LABELS, "verdict")},
         "fails": one in judged.failures,
         "reason": one.reason,
         "runs": one.runs,

@@ -37,6 +37,7 @@ from dlbench.study.runs import DEFAULTS, PROBE_ID, Run, labels
 from dlbench.tables.cells import Row
 
 KEY_DIGITS = 12
+LABELS = ("condition_id", "condition", "metric", "unit", "better")
 # Marks, and clocks, which some kernels and virtual machines add to the name of a model.
 _SPARE = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|@\s*[\d.]+\s*[GM]Hz", re.IGNORECASE)
 
@@ -159,6 +160,8 @@ class HistoryRows:
         more: further columns of the table with texts.
 
     Attributes:
+        texts, codes: of each column its texts, and which of them each row has, -1 for none;
+            `machine_id` is the name of its machine in the config, or its key.
         meaning: the code of the meaning of each row, also where its record does not say it.
         remarks: texts on conditions whose name has several meanings.
     """
@@ -176,29 +179,30 @@ class HistoryRows:
         self.dates = table["started_at"].to_numpy() if len(table) else np.array([], "M8[us]")
         self.n, self.failed = _numbers(table["n"]), _numbers(table["failed"])
         self.means, self.scatters = _numbers(table["mean_log"]), _numbers(table["scatter"])
-        keys = self.texts["machine_key"]
-        self.machine_names = [names.get(key, key) for key in keys]
-        distinct = sorted(set(self.machine_names))
-        position = {name: index for index, name in enumerate(distinct)}
-        of_key = np.array([position[name] for name in self.machine_names], dtype=int)
-        self.machine = of_key[self.codes["machine_key"]] if len(keys) else np.array([], int)
-        self.distinct_machines = distinct
+        of_keys = [names.get(key, key) for key in self.texts["machine_key"]]
+        ids = self.texts["machine_id"] = sorted(set(of_keys))
+        codes = np.array([ids.index(name) for name in of_keys], dtype=int)
+        self.codes["machine_id"] = codes[self.codes["machine_key"]]
         self.condition = self._conditions()
-
-    @property
-    def machine_ids(self) -> pa.Array:
-        """The machine of each row: its name in the config, or its key."""
-        return pa.array([self.distinct_machines[code] for code in self.machine], pa.string())
 
     def text(self, name: str, row: int) -> Any:
         """The text of a column in a row."""
         code = self.codes[name][row]
         return self.texts[name][code] if code >= 0 else None
 
-    def places(self) -> list[tuple[int, int]]:
-        """(code of a site, code of a machine) of all that were measured."""
-        pairs = np.unique(np.stack([self.codes["site"], self.machine]), axis=1)
-        return [(int(site), int(machine)) for site, machine in pairs.T]
+    def where(self, name: str, text: str | None) -> np.ndarray:
+        """Whether each row has a text in a column."""
+        known = self.texts[name]
+        return self.codes[name] == (known.index(text) if text in known else len(known))
+
+    def labels(self, row: int) -> dict[str, str]:
+        """What the condition and the metric of a row are called."""
+        return {name: self.text(name, row) or "" for name in LABELS}
+
+    def places(self) -> list[tuple[str, str]]:
+        """(site, machine) of all that were measured."""
+        pairs = np.unique(np.stack([self.codes["site"], self.codes["machine_id"]]), axis=1)
+        return [(self.texts["site"][s], self.texts["machine_id"][m]) for s, m in pairs.T]
 
     def machines(self) -> Iterator[Machine]:
         """What is known of each key at each site."""

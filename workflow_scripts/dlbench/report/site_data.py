@@ -230,7 +230,9 @@ def read(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> Site:
     """
     history = analyse_history.analyse(folder, names_of_machines, TEXTS)
     reading = _Reading(history)
-    for rows in _split(reading.rows.codes["site"], reading.rows.machine, reading.rows.condition):
+    for rows in _split(
+        reading.rows.codes["site"], reading.rows.codes["machine_id"], reading.rows.condition
+    ):
         reading.add_series(rows)
     reading.add_findings()
     return Site(
@@ -286,14 +288,14 @@ class _Reading:
                 series.findings.sort(key=lambda pair: pair[0]["changed_before"])
         for condition in self.conditions.values():
             condition.series.sort(key=lambda s: (s.metric, s.machine.site, s.machine.id))
-        for rows in _split(self.rows.machine, self.rows.codes["site"]):
+        for rows in _split(self.rows.codes["machine_id"], self.rows.codes["site"]):
             self._machine(rows[0]).facts = self._facts(rows)
 
     def _text(self, name, row):
         return self.rows.text(name, row) or ""
 
     def _machine(self, row):
-        key = (self.rows.text("site", row), self.rows.distinct_machines[self.rows.machine[row]])
+        key = (self.rows.text("site", row), self.rows.text("machine_id", row))
         return self.machines.setdefault(key, Machine(*key, self._text("machine", row)))
 
     def _condition(self, row):

@@ -109,7 +109,7 @@ def collect(
         ("comparisons", comparisons.rows(study, runs, repeated, named)),
         ("speedups", scaling_series.speedup_rows(study, runs, repeated)),
         ("published", published_beside_own.numbers(study, runs)),
-        ("drift", drift.of_metrics(study, runs, repeated, named)),
+        ("drift", drift.rows(study, runs, repeated, named)),
         ("nodes", nodes.rows(study, runs)),
         ("explanations", explanations.rows(study, consistent)),
         ("tries", list(tries(study))),
