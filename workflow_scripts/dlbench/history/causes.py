@@ -79,16 +79,13 @@ def events(texts: Sequence[str]) -> list[int]:
 
     `texts`: the facts of each session as JSON, in the order of dates.
     """
-    places = _places(texts)
     most = max(1.0, MAX_SHARE * len(texts))
-    return sorted(
-        {
-            at
-            for name, where in places.items()
-            if not name.startswith(NO_EVENTS) and len(where) <= most
-            for at in where
-        }
+    news = (
+        where
+        for name, where in _places(texts).items()
+        if not name.startswith(NO_EVENTS) and len(where) <= most
     )
+    return sorted({at for where in news for at in where})
 
 
 def ranked(

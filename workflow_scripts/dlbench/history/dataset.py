@@ -79,19 +79,15 @@ def check(table: pa.Table, where: Path | str) -> None:
     measured = table["n"].to_numpy() > 0 if "n" in table.column_names else None
     for name, column in zip(table.column_names, table.columns, strict=True):
         absent = column.is_null().to_numpy()
-        wrong = np.zeros(len(table), bool)
-        if name in RANGES:
-            least, most = RANGES[name]
-            values = column.to_numpy()
-            wrong = ~((values >= least) & (values <= most)) & ~absent
-        if name in NEEDED:
-            wrong |= absent
-        elif name in OF_MEASURED and measured is not None:
+        wrong, expected = absent & (name in NEEDED), "a text"
+        if name in OF_MEASURED and measured is not None:
             wrong |= absent & measured
+        if name in RANGES:
+            (least, most), values = RANGES[name], column.to_numpy()
+            wrong |= ~((values >= least) & (values <= most)) & ~absent
+            expected = f"{least} to {most}"
         if wrong.any():
             row = int(np.argmax(wrong))
-            least, most = RANGES.get(name, ("", ""))
-            expected = f"{least} to {most}" if name in RANGES else "a text"
             found = "nothing" if absent[row] else values[row]
             raise TableError(f"{where}: {name}, row {row + 1}: expected {expected}, found {found}")
         for text in column.unique().to_pylist() if name in JSON else ():
@@ -171,7 +167,7 @@ def of_archive(folder: Path, name: str) -> bool:
 def standings(folder: Path) -> list[Standing]:
     """How each file of a history stands, in the order of their names."""
     sessions: dict[tuple[str, str], list[str]] = {}
-    refused = []
+    found = []
     for path in sorted(folder.glob("site=*/year=*/*.parquet")):
         site = unquote(path.parents[1].name.removeprefix("site="))
         key, name = (site, _session(path)), str(path.relative_to(folder))
@@ -179,10 +175,10 @@ def standings(folder: Path) -> list[Standing]:
             sessions.setdefault(key, []).append(name)
         else:
             file, of_site, session = map(ascii, (name, *key))
-            refused.append(Standing(file, of_site, session, DAMAGED, "expected a name in UTF-8"))
-    return refused + [
-        one for key, names in sessions.items() for one in _judged(folder, *key, names)
-    ]
+            found.append(Standing(file, of_site, session, DAMAGED, "expected a name in UTF-8"))
+    for key, names in sessions.items():
+        found += _judged(folder, *key, names)
+    return found
 
 
 def read(
@@ -256,11 +252,8 @@ def _judged(folder, site, session, names) -> Iterator[Standing]:
     counting = [name for name in names if name not in replaced and name not in left]
     for name in counting:
         others = ", ".join(Path(other).name for other in counting if other != name)
-        if others:
-            reason = f"it differs from {others}, which is of the same session"
-            yield Standing(name, site, session, CONTRADICTORY, reason)
-        else:
-            yield Standing(name, site, session)
+        reason = f"it differs from {others}, which is of the same session" if others else ""
+        yield Standing(name, site, session, CONTRADICTORY if others else CURRENT, reason)
 
 
 def _reason(mark):
