@@ -299,10 +299,8 @@ def _campaigns(standings: Iterable[dataset.Standing], columns):
 
 
 def _series_table(table, columns):
-    machines = pa.array(columns.texts["machine_id"], pa.string())
-    indices = pa.array(columns.codes["machine_id"], pa.int32())
-    with_machines = table.append_column(
-        "machine_id", pa.DictionaryArray.from_arrays(indices, machines)
-    )
+    names, codes = (of["machine_id"] for of in (columns.texts, columns.codes))
+    machines = pa.array(names, pa.string()).take(pa.array(codes))
+    with_machines = table.append_column("machine_id", machines)
     arrays = [with_machines[one.name].cast(one.type) for one in history_columns.SERIES]
     return pa.table(arrays, schema=history_columns.SERIES)
