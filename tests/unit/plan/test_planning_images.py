@@ -109,7 +109,7 @@ def test_the_directive_enters_the_images_of_pending_apptainer_runs_only(containe
 def test_a_finished_run_needs_no_image(contained):
     plan = contained(runtime=["bare", "apptainer"])
     run = by_runtime(plan)["apptainer"]
-    finish_and_read(run, judgement.made_from(run, image_settings=plan.study.images))
+    finish_and_read(run, judgement.made_from(run, judgement.Basis(images=plan.study.images)))
     again = contained(runtime=["bare", "apptainer"])
     assert run.id not in again.pending
     assert again.directive_image(run.id) is None
@@ -133,7 +133,7 @@ def test_an_image_that_was_removed_skips_its_runs_alone(contained, tmp_path):
     elsewhere = contained(images, runtime=["bare", "docker"], there=[])
     assert list(elsewhere.skipped) == [by_runtime(elsewhere)["docker"].id]
     # What is finished needs it no more: tables and figures are made of it.
-    finish_and_read(apptainer, judgement.made_from(apptainer, image_settings=images))
+    finish_and_read(apptainer, judgement.made_from(apptainer, judgement.Basis(images=images)))
     assert contained(images, runtime="apptainer").pending == {}
 
 
@@ -196,7 +196,7 @@ def test_another_image_is_made_again_and_its_runs_with_it(contained):
     make_image.make("mine", settings, trainer_image.image_path("mine"))
     mine, train = sorted(planned().study.runs, key=lambda run: run.environment)
     for run in (mine, train):
-        finish_and_read(run, judgement.made_from(run, image_settings=MINE))
+        finish_and_read(run, judgement.made_from(run, judgement.Basis(images=MINE)))
     assert planned().pending == {}
     assert planned().remade == frozenset()
     archive(b"two")

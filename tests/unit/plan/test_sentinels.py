@@ -265,12 +265,12 @@ def test_a_sentinel_of_another_parser_is_read_again(monkeypatch):
     made = config.study(settings(8))
     good = repeated(made)
     monkeypatch.setattr(run_record, "PARSER_VERSION", run_record.PARSER_VERSION + 1)
-    ((run, record),) = sentinels.finished(made, {})
+    ((run, record),) = sentinels.finished(made, judgement.Basis())
     assert run == good and record["parser_version"] == run_record.PARSER_VERSION
     # Results elsewhere have sentinels of their own.
     elsewhere = run_record.RESULTS.rename("elsewhere")
-    assert list(sentinels.finished(made, {})) == []
-    assert [run for run, _ in sentinels.finished(made, {}, elsewhere)] == [good]
+    assert list(sentinels.finished(made, judgement.Basis())) == []
+    assert [run for run, _ in sentinels.finished(made, judgement.Basis(), elsewhere)] == [good]
 
 
 def test_the_doctor_names_damaged_sentinels_and_calls_none_interrupted():

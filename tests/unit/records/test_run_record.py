@@ -117,12 +117,14 @@ def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeyp
 
 def test_a_timeout_is_tried_again_once_the_limit_is_higher(place):
     finish_again(status="timeout", time_limit_s=60)
+    limited = judgement.Basis(time_limit_s=600)
     for limit_s in (None, 30, 60):
-        assert judgement.state(RUN, time_limit_s=limit_s) == (State.CURRENT, "")
+        found = judgement.state(RUN, basis=limited._replace(time_limit_s=limit_s))
+        assert found == (State.CURRENT, "")
     reason = "was stopped at 60 s; time_limit_s is 600 now"
-    assert judgement.state(RUN, time_limit_s=600) == (State.STALE, reason)
+    assert judgement.state(RUN, basis=limited) == (State.STALE, reason)
     finish_again(status="timeout")  # as of runs of before
-    assert judgement.state(RUN, time_limit_s=600) == (State.CURRENT, "")
+    assert judgement.state(RUN, basis=limited) == (State.CURRENT, "")
 
 
 def test_a_skipped_run_is_trained_once_it_can_be(place):
@@ -213,7 +215,7 @@ def state(**changes):
     """The state of the run, as another start of the workflow finds it."""
     judgement._image.cache_clear()
     run = dataclasses.replace(CONTAINED, **changes)
-    return judgement.state(run, image_settings=SETTINGS)
+    return judgement.state(run, basis=judgement.Basis(images=SETTINGS))
 
 
 @pytest.fixture
@@ -222,14 +224,14 @@ def contained(place):
     image(b"one")
     digest = make_image()
     judgement._image.cache_clear()
-    made_from = judgement.made_from(CONTAINED, image_settings=SETTINGS)
+    made_from = judgement.made_from(CONTAINED, judgement.Basis(images=SETTINGS))
     assert made_from["environment"] == digest
     yield finish(CONTAINED, launch={"made_from": made_from})
     judgement._image.cache_clear()
 
 
 def test_a_run_in_a_container_is_made_from_its_image_by_its_content(contained):
-    made_from = judgement.made_from(CONTAINED, image_settings=SETTINGS)
+    made_from = judgement.made_from(CONTAINED, judgement.Basis(images=SETTINGS))
     assert set(made_from) == {"code", "data", "image", "environment"}
     assert state() == (State.CURRENT, "")
     os.utime("mine.tar", (1, 1))
@@ -259,7 +261,7 @@ def test_a_copy_of_the_results_keeps_its_runs_without_the_image_unless_it_is_ano
     assert state() == (State.CURRENT, "")
     shutil.rmtree("results/images")
     assert state() == (State.CURRENT, "")
-    assert judgement.made_from(CONTAINED, image_settings=SETTINGS)["environment"] is None
+    assert judgement.made_from(CONTAINED, judgement.Basis(images=SETTINGS))["environment"] is None
     image(b"two")
     assert state()[0] is State.STALE
 

@@ -23,9 +23,9 @@ from dlbench.tables import metrics, parquet_files
 from dlbench.tables.cells import Row
 from dlbench.tables.metrics import Metric
 from dlbench.tables.table_columns import METRICS
+from dlbench.trainer.flags import LENGTHS
 
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
-MAY_BE_NONE = ("steps", "epochs")  # of which a run has one
 ITEM_RATE, TOKEN_RATE = "images_per_second", "tokens_per_second"  # throughput
 CONTRADICTORY = "contradictory"
 VERSIONS = ("python", "keras", "numpy")
@@ -95,7 +95,7 @@ class Campaign:
 
     def knows(self, name: str) -> bool:
         """Whether some run here has a value of a field."""
-        if name in MAY_BE_NONE:
+        if name in LENGTHS:  # a run has one of them
             return any(name in run.fields for run in self.runs)
         return any(run.fields.get(name) is not None for run in self.runs)
 

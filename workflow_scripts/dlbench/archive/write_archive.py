@@ -36,7 +36,7 @@ from dlbench.data import stores
 from dlbench.drawing import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
-from dlbench.plan import plan, sentinels, skipping
+from dlbench.plan import plan, sentinels, skipping, standing
 from dlbench.records import judgement, run_record
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
@@ -139,8 +139,8 @@ def write(
     """
     study = config.study(settings)
     runs, logs = [], {}
-    recipes = stores.recipes(stores.adopted(study, as_converted=True))
-    trained = [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
+    basis = standing.basis_of(study)
+    trained = [*study.runs, *(run for run, _ in sentinels.finished(study, basis))]
     for run in sorted(trained, key=lambda run: run.id):
         record = run_record.read(run_record.folder(run.id) / "run.json")
         runs.append(_crate_run(run, study.labels.get(run.id, run.label()), record))

@@ -120,8 +120,7 @@ def _check(plan, run, place):
         reason = reason or skipped
     if reason:
         raise Error(f"{run.id} cannot be trained: {reason}")
-    images, limit_s = plan.study.images, plan.study.time_limit_s
-    state, *_ = judgement.state_and_record(run, True, plan.recipes, images, limit_s)
+    state, _ = judgement.state(run, True, plan.basis)
     if state is State.CURRENT:
         raise Error(
             f"{run.id} is done already; to train it again: "

@@ -20,6 +20,7 @@ from dlbench.common.run_fields import DECLARED
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study import parameters, wording
 from dlbench.tables import cells
+from dlbench.trainer.flags import LENGTHS
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
 MAX_SERIES, MAX_PANELS = 40, 24  # of a figure; a note counts further ones
@@ -32,9 +33,6 @@ ALONG = {
     "sequence_length": ("sequence_length", "item_shape"),
     None: ("global_batch",),
 }
-# How long runs are, which does not change their steps: in names only where series of a panel differ
-# in it.
-LENGTHS = ("steps", "epochs")
 # Labels of runs that leave a setting unset, beside those that set it.
 UNSET_LABELS = {"power_limit_w": "limit as found"}
 # Known only once a run trains; missing if it failed earlier.
@@ -158,6 +156,7 @@ def series_along(
     differing = [
         name
         for name in _differing(runs, keys)
+        # The length of runs does not change their steps.
         if name not in LENGTHS or (grouped[name].nunique(dropna=False) > 1).any()
     ]
     shapes = _shapes(runs)

@@ -368,9 +368,10 @@ class Plan:
         return own_code.git_state() | study | {"site": facts}
 
     @functools.cached_property
-    def recipes(self) -> dict[str, str]:
-        """Digests of the adopted datasets' recipes, by dataset."""
-        return stores.recipes(self.adopted)
+    def basis(self) -> judgement.Basis:
+        """What decides whether the results of its runs are valid."""
+        recipes = stores.recipes(self.adopted)
+        return judgement.Basis(recipes, self.study.images, self.study.time_limit_s)
 
     @functools.cached_property
     def _positions(self):

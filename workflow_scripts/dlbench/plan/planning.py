@@ -148,13 +148,11 @@ def make_plan(
     _check_data_folders(study)
     _check_references(study)
     adopted = stores.adopted(study, as_converted=in_job)
-    recipes = stores.recipes(adopted)
+    basis = judgement.Basis(stores.recipes(adopted), study.images, study.time_limit_s)
     pending, took_s, done = {}, {}, False
     for run in study.runs:
         judgement.training_code(run)  # reports a syntax error in a file before any work is done
-        state, reason, record = judgement.state_and_record(
-            run, run.id not in skipped, recipes, study.images, study.time_limit_s
-        )
+        state, reason, record = judgement.state_and_record(run, run.id not in skipped, basis)
         if state is not State.CURRENT:
             pending[run.id] = state, reason
             continue
@@ -267,7 +265,7 @@ def _to_be_remade(runs, pending, image_settings):
     for run_id in pending:
         run = runs[run_id]
         if start_command.contained(run):
-            if not judgement.made_from(run, image_settings=image_settings)["environment"]:
+            if not judgement.made_from(run, judgement.Basis(images=image_settings))["environment"]:
                 remade.add(trainer_image.image_path(run.environment))
             if trainer_image.failure(trainer_image.form_path(run)):
                 remade.add(trainer_image.form_path(run))

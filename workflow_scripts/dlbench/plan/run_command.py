@@ -111,7 +111,7 @@ def _flags(plan, run):
     """Flags of start_run.py that runs and tries have."""
     flags = [
         f"--spec={json.dumps(run.values(), sort_keys=True)}",
-        f"--made-from={json.dumps(judgement.made_from(run, plan.recipes, plan.study.images))}",
+        f"--made-from={json.dumps(judgement.made_from(run, plan.basis))}",
         f"--time-limit-s={plan.study.time_limit_s}",
         f"--hang-limit-s={plan.study.hang_limit_s}",
         f"--device={plan.device_kind}",

@@ -127,15 +127,12 @@ def order(
 
 
 def finished(
-    study: config.Study, recipes: dict[str, str], results: Path = run_record.RESULTS
+    study: config.Study, basis: judgement.Basis, results: Path = run_record.RESULTS
 ) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Yield (Run, record) of each sentinel of a study with a valid record.
 
     Unfinished ones are left out silently, damaged and outdated ones with a message on stderr.
-
-    Args:
-        recipes: digests of adopted datasets, as judgement.made_from takes them.
-        results: folder of all results.
+    `results`: folder of all results.
     """
     for _, run in sorted(sessions.sentinels_of(study.without_probes, results=results).items()):
         place = run_record.folder(run.id, results)
@@ -146,7 +143,7 @@ def finished(
         except run_record.RecordError as error:
             _print_left_out(run, str(error))
             continue
-        if reason := judgement.outdated(run, record, False, recipes, study.images):
+        if reason := judgement.outdated(run, record, False, basis.without_limit):
             _print_left_out(run, reason)
         else:
             yield run, record

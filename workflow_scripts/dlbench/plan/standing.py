@@ -84,9 +84,15 @@ class Standing:
 def examine(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
     devices = skipping.devices(study.site)
-    recipes = stores.recipes(stores.adopted(study, as_converted=True))
-    standings = [_standing(run, study, devices, recipes) for run in study.runs]
+    basis = basis_of(study)
+    standings = [_standing(run, study, devices, basis) for run in study.runs]
     return _with_queue(_with_job_states(standings))
+
+
+def basis_of(study: Study) -> judgement.Basis:
+    """What decides whether results of a study are valid."""
+    adopted = stores.recipes(stores.adopted(study, as_converted=True))
+    return judgement.Basis(adopted, study.images, study.time_limit_s)
 
 
 def _with_queue(standings):
@@ -101,9 +107,9 @@ def _with_queue(standings):
     ]
 
 
-def _standing(run, study, devices, recipes):
+def _standing(run, study, devices, basis):
     skip = skipping.skip_reason(run, devices, study) or _image_failure(run)
-    state, reason = judgement.state(run, not skip, recipes, study.images, study.time_limit_s)
+    state, reason = judgement.state(run, not skip, basis)
     place = run_record.folder(run.id)
     if state is State.MISSING:
         return Standing(run, "skipped" if skip else "pending", skip or "", 0.0, 0.0, 0.0)

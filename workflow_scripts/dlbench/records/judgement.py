@@ -16,7 +16,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench.common import own_code, phrases, plugins
 from dlbench.images import trainer_image
@@ -79,28 +79,43 @@ def data_code(dataset: str) -> list[str]:
     return own_code.executed_files("convert_dataset.py", path, without=CANNOT_CHANGE_RESULTS)
 
 
-def made_from(
-    run: Run, adopted: dict[str, str] | None = None, image_settings: dict[str, Any] | None = None
-) -> dict[str, str | None]:
+class Basis(NamedTuple):
+    """What decides, beside a run's fields and dlbench's files, whether its result is valid.
+
+    Attributes:
+        adopted: {dataset: digest} of the datasets that others converted.
+        images: the config's `images`.
+        time_limit_s: the limit of the study; None to ignore limits.
+    """
+
+    adopted: dict[str, str] = {}
+    images: dict[str, Any] = {}
+    time_limit_s: float | None = None
+
+    @property
+    def without_limit(self) -> "Basis":
+        return self._replace(time_limit_s=None)
+
+
+NO_SETTINGS = Basis()
+
+
+def made_from(run: Run, basis: Basis = NO_SETTINGS) -> dict[str, str | None]:
     """Digests of what a run's result depends on beside the run's fields.
 
     For a run in an image, `image` is the digest of its source (None if that is not on this machine)
     and `environment` that of the image (None until it is made).
-
-    Args:
-        adopted: {dataset: digest} of the datasets that others converted.
-        image_settings: the config's `images`.
     """
     if run.is_external:
         code_digest = other_trainers.digest(run.trainer)
     else:
         code_digest = _code_digest(*_executed(run))
-    data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
+    data = basis.adopted.get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
     digests = {"code": code_digest, "data": data}
     if not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         lock = _lock_digest(run.environment) if trainer_environments.has_environment(run) else ""
         return {**digests, "environment": lock}
-    settings = trainer_image.settings(run.environment, image_settings or {})
+    settings = trainer_image.settings(run.environment, basis.images)
     identity, digest = _image(run.environment, json.dumps(settings, sort_keys=True))
     return {**digests, "image": identity, "environment": digest}
 
@@ -122,15 +137,10 @@ def recipe(dataset: str) -> str:
 
 
 def outdated(
-    run: Run,
-    record: dict[str, Any],
-    can_run: bool = True,
-    adopted: dict[str, str] | None = None,
-    image_settings: dict[str, Any] | None = None,
-    time_limit_s: float | None = None,
+    run: Run, record: dict[str, Any], can_run: bool = True, basis: Basis = NO_SETTINGS
 ) -> str:
-    """Why an undamaged record is no longer valid, or "". Arguments as in judgement.state."""
-    current = made_from(run, adopted, image_settings)
+    """Why an undamaged record is no longer valid, or "". `can_run`: as in `state`."""
+    current = made_from(run, basis)
     done = "recorded" if record["status"] == "skipped" else "trained"
     done += f" for study {study}" if (study := record["provenance"].get("study")) else ""
     if difference := describe_changes(run, current, record["made_from"], done):
@@ -138,8 +148,8 @@ def outdated(
     if record["status"] == "skipped" and can_run:
         return f"was skipped and can be trained now: {record['message']}"
     stopped_at = record["provenance"].get("time_limit_s")
-    if stopped_at and time_limit_s and stopped_at < time_limit_s:
-        return f"was stopped at {stopped_at:g} s; time_limit_s is {time_limit_s:g} now"
+    if stopped_at and basis.time_limit_s and stopped_at < basis.time_limit_s:
+        return f"was stopped at {stopped_at:g} s; time_limit_s is {basis.time_limit_s:g} now"
     return ""
 
 
@@ -232,33 +242,16 @@ class State(Enum):
     DAMAGED = "damaged"
 
 
-def state(
-    run: Run,
-    can_run: bool = True,
-    adopted: dict[str, str] | None = None,
-    image_settings: dict[str, Any] | None = None,
-    time_limit_s: float | None = None,
-) -> tuple[State, str]:
-    """Whether a run's record is valid, and if not, why.
+def state(run: Run, can_run: bool = True, basis: Basis = NO_SETTINGS) -> tuple[State, str]:
+    """(State, reason): whether a run's record is valid, and if not, why; "" for current runs.
 
-    Args:
-        adopted: as in `made_from`.
-        image_settings: as in `made_from`.
-        can_run: False if this machine would have to skip the run.
-        time_limit_s: the limit of the study; None to ignore limits.
-
-    Returns:
-        (State, reason): the reason is "" for current runs.
+    `can_run`: False if this machine would have to skip the run.
     """
-    return state_and_record(run, can_run, adopted, image_settings, time_limit_s)[:2]
+    return state_and_record(run, can_run, basis)[:2]
 
 
 def state_and_record(
-    run: Run,
-    can_run: bool = True,
-    adopted: dict[str, str] | None = None,
-    image_settings: dict[str, Any] | None = None,
-    time_limit_s: float | None = None,
+    run: Run, can_run: bool = True, basis: Basis = NO_SETTINGS
 ) -> tuple[State, str, dict[str, Any] | None]:
     """(State, reason, record) of a run, as `state`; the record is None unless it is valid."""
     place = run_record.folder(run.id)
@@ -272,19 +265,17 @@ def state_and_record(
             raise RecordError(f"the record is that of {record['run_id']}")
         run_record.check_files(place, record)
     except RecordError as error:
-        expected = made_from(run, adopted, image_settings)
-        return *_state_by_log(run, place, expected, str(error)), None
+        return *_state_by_log(run, place, basis, str(error)), None
     if record["parser_version"] != run_record.PARSER_VERSION:
-        expected = made_from(run, adopted, image_settings)
         reason = f"read by version {record['parser_version']} of the parser"
-        return *_state_by_log(run, place, expected, reason, sound=True), None
-    reason = outdated(run, record, can_run, adopted, image_settings, time_limit_s)
+        return *_state_by_log(run, place, basis, reason, sound=True), None
+    reason = outdated(run, record, can_run, basis)
     if not reason and record["provenance"].get("before_first_step"):
         reason = f"failed before its first step, so measured nothing: {record['message']}"
     return (State.STALE, reason, None) if reason else (State.CURRENT, "", record)
 
 
-def _state_by_log(run, place, expected, reason, sound=False):
+def _state_by_log(run, place, basis, reason, sound=False):
     """The state of a run without a valid record: whole, up-to-date logs only need parsing.
 
     `sound`: whether the record is undamaged: its logs were parsed before and have their sizes.
@@ -298,7 +289,7 @@ def _state_by_log(run, place, expected, reason, sound=False):
         # Checks that read whole logs come last: if the code has changed they are not needed.
         if damage := belief.describe_damage(run, log, whole=False):
             return State.DAMAGED, f"{reason}; {damage}"
-        if difference := describe_changes(run, expected, made):
+        if difference := describe_changes(run, made_from(run, basis), made):
             return State.STALE, difference
         damage = belief.describe_changed_log(run, place) or (
             not sound and belief.describe_damage(run, log)

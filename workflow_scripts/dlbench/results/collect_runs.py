@@ -29,10 +29,9 @@ from dlbench.analysis import (
 )
 from dlbench.common import files
 from dlbench.common.phrases import did_you_mean
-from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
-from dlbench.plan import sentinels
+from dlbench.plan import sentinels, standing
 from dlbench.records import judgement, run_record
 from dlbench.results import published_beside_own, run_rows
 from dlbench.study import contradictions, goals
@@ -81,12 +80,12 @@ def collect(
         Damaged: the files beside records are; all such runs are named.
     """
     output = Path(output)
-    recipes = stores.recipes(stores.adopted(study, as_converted=True))
+    basis = standing.basis_of(study).without_limit
     with run_tables.appender(output / "evals.parquet", table_columns.EVALS) as append_evals:
         found = [
-            _own_runs(study, device_kind, recipes, results, append_evals),
+            _own_runs(study, device_kind, basis, results, append_evals),
             *(_imported(results / "imports" / e["name"], append_evals) for e in study.imports),
-            _sentinels(study, device_kind, recipes, results, append_evals),
+            _sentinels(study, device_kind, basis, results, append_evals),
         ]
     rows, coverage, accounts, metrics = (
         list(itertools.chain.from_iterable(parts)) for parts in zip(*found, strict=True)
@@ -145,7 +144,7 @@ class Found(NamedTuple):
     metrics: list[Row]
 
 
-def _own_runs(study, device_kind, recipes, results, append_evals):
+def _own_runs(study, device_kind, basis, results, append_evals):
     """What is found of the study's own runs.
 
     Raises RecordError, Damaged: as in `collect`.
@@ -166,7 +165,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
             _append_own_evals(row, results, append_evals)
             found.accounts.extend(_account_rows(study.name, record))
             found.metrics.extend(run_rows.metrics(record))
-        stale[run.id] = judgement.outdated(run, record, False, recipes, study.images)
+        stale[run.id] = judgement.outdated(run, record, False, basis)
         if record["status"] in event_fields.SUCCEEDED:
             repeats.add(run, record["provenance"])
     if damaged:
@@ -181,9 +180,9 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
     return found._replace(runs=rows, coverage=covered)
 
 
-def _sentinels(study, device_kind, recipes, results, append_evals):
+def _sentinels(study, device_kind, basis, results, append_evals):
     found = Found([], [], [], [])
-    for _, record in sentinels.finished(study, recipes, results):
+    for _, record in sentinels.finished(study, basis, results):
         row = run_rows.row(record, study, device_kind, results)
         found.runs.append(row)
         found.metrics.extend(run_rows.metrics(record))

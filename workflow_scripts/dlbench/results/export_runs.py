@@ -31,7 +31,6 @@ import pyarrow.dataset
 from dlbench import Error
 from dlbench.analysis import run_tables
 from dlbench.common.files import write_json
-from dlbench.data import stores
 from dlbench.plan import skipping, standing
 from dlbench.records import judgement, run_record
 from dlbench.records.judgement import State
@@ -109,10 +108,10 @@ def rows(study: Study) -> list[Row]:
 
 def _rows(study):
     devices = skipping.devices(study.site)
-    recipes = stores.recipes(stores.adopted(study, as_converted=True))
+    basis = standing.basis_of(study).without_limit
     for run in sorted(study.without_probes, key=lambda run: run.id):
         can_run = not skipping.skip_reason(run, devices, study)
-        if judgement.state(run, can_run, recipes, study.images)[0] is not State.CURRENT:
+        if judgement.state(run, can_run, basis)[0] is not State.CURRENT:
             continue
         try:
             record = run_record.read(run_record.folder(run.id) / "run.json")

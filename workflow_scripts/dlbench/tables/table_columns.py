@@ -473,7 +473,12 @@ RUNS = with_run_fields(
             "median one",
         ),
         field("start_s", REAL, "s", "start of the container until the trainer's first line"),
-        field("import_s", REAL, "s", "imports of the trainer, until run_start"),
+        field(
+            "import_s",
+            REAL,
+            "s",
+            "from the trainer's first line to run_start: imports, data and build of its account",
+        ),
         field("page_cache_share", REAL, "1", "of the dataset in memory, if page_cache is set"),
         field("nccl_version", NAME, note="of NCCL or RCCL, if the run used it"),
         field("nccl_network", NAME, note="between nodes"),

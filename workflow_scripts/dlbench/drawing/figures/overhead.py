@@ -43,7 +43,7 @@ LOOKS = {
 UNDECIDED_LOOKS = ("#8a8a8a", "s")  # no verdict
 ZONE = "#e3f4ee"
 PHASES = {"start": styles.COLOURS[0], "import": styles.COLOURS[4], "first_batch": styles.COLOURS[1]}
-PHASE_LABELS = {"start": "container start", "import": "imports", "first_batch": "first step"}
+PHASE_LABELS = {"start": "container start", "import": "imports, model", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
 SETTINGS = tuple(
     "sequence_length" if name == "item_shape" else name
