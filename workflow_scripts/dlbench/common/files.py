@@ -27,11 +27,8 @@ def atomic_write(path: str | PathLike[str], force: bool = True) -> Iterator[Path
     """Yield a temporary path beside `path`; it replaces `path` when the block succeeds.
 
     Readers of `path` see the old content or the new, never a part of it, even after a kill or on a
-    full disk.
-
-    Args:
-        force: whether to flush the new content to the disk first, so that this holds after a power
-            cut, too.
+    full disk. `force`: whether to flush the new content to the disk first, so that this holds after
+    a power cut, too.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

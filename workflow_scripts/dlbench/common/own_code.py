@@ -114,8 +114,7 @@ def executed_files(
     Returns:
         Sorted paths: relative to the folder of the Snakefile, or absolute for files elsewhere.
 
-    Raises:
-        Error: a file is not valid Python.
+    Raises Error: a file is not valid Python.
     """
     return list(_executed((PROGRAMS / program, *map(Path, named)), frozenset(without)))
 

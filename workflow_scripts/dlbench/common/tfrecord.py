@@ -171,8 +171,7 @@ def _masked(crc):
 def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, payload) of each record of an open file, and compare its checksums.
 
-    Args:
-        where: the file's name in messages.
+    `where`: the file's name in messages.
 
     Raises:
         CutOffError: the last record is incomplete.

@@ -69,9 +69,8 @@ def kept_logs(folder: Path) -> list[tuple[int, Path]]:
 def lock(log: Path) -> Iterator[None]:
     """Lock a run for this process, so that two workflows in one folder do not write one log.
 
-    Raises:
-        Error: another process holds the lock, on this node or, if the file system supports it,
-            on another one.
+    Raises Error: another process holds the lock, on this node or, if the file system supports it,
+    on another one.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(log.parent, os.O_RDONLY)

@@ -261,12 +261,9 @@ def _line(event, values):
 def read(path: str | PathLike[str]) -> Iterator[Event]:
     """Yield the events of one log.
 
-    A last line without its newline is an incomplete write and is left out.
-    Losses and scores that are not finite come back as float nan or inf.
-
-    Raises:
-        LogError: any other line is not an event, has a missing or wrong field, or cannot
-            follow the lines before it.
+    A last line without its newline is an incomplete write and is left out. Losses and scores that
+    are not finite come back as float nan or inf. Raises LogError: any other line is not an event,
+    has a missing or wrong field, or cannot follow the lines before it.
     """
     sequence = event_fields.Sequence()
     with open(path, "rb") as file:

@@ -34,9 +34,8 @@ def value_of(summary: Mapping[str, Any], name: str) -> float | None:
 def check(metrics: Iterable[Mapping[str, Any]]) -> None:
     """Check the metrics of one run.
 
-    Raises:
-        Error: one has a wrong name, no finite value, a unit that is no text, an unknown direction,
-            or comes twice.
+    Raises Error: one has a wrong name, no finite value, a unit that is no text, an unknown
+    direction, or comes twice.
     """
     seen: set[str] = set()
     for metric in metrics:

@@ -37,8 +37,7 @@ def describe_damage(run: Run, log: Path, whole: bool = True) -> str:
         log: path of rank 0's log; those of the other ranks are beside it.
         whole: read whole logs; False: only up to their run_start.
 
-    Raises:
-        LogError: one is no event log.
+    Raises LogError: one is no event log.
     """
     end = event_log.final_run_end(log)
     well = end is not None and end["status"] == "ok"

@@ -45,8 +45,7 @@ def parse(run: Run, log: str | Path, output: str | Path) -> None:
         log: path of rank 0's log; those of the other ranks or copies lie beside it.
         output: path of the record, run.json; it lies beside the log.
 
-    Raises:
-        LogError: a log is missing, is no event log, is that of another run, or has no run_end.
+    Raises LogError: a log is missing, is no event log, is that of another run, or has no run_end.
     """
     logs = rank_logs(log)
     run_record.write(output, content(run, logs), belief.files(logs))

@@ -19,11 +19,8 @@ def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]
         record: as run_record.read returns it.
         log: path of rank 0's log; those of the other ranks or copies are beside it.
 
-    Returns:
-        [(name, value in the record, value from the logs)]; [] if they agree.
-
-    Raises:
-        Error: the record names no run, or a log cannot be read or is not that of the run.
+    Returns [(name, value in the record, value from the logs)]; [] if they agree. Raises Error: the
+    record names no run, or a log cannot be read or is not that of the run.
     """
     logs = parse_run.rank_logs(log)
     expected = parse_run.content(Run.from_spec(record["spec"]), logs)

@@ -253,9 +253,8 @@ def check(record: Mapping[str, Any]) -> None:
 def wrong(value: Any, shape: Any, where: str = "") -> str:
     """Which part of a value is not of a shape, what was expected and found; "" if all are.
 
-    Args:
-        shape: a Kind, [the shape of each], or {name: shape} with "*" for all other names; a null
-            in a mapping is as no name.
+    `shape`: a Kind, [the shape of each], or {name: shape} with "*" for all other names; a null in a
+    mapping is as no name.
     """
     if isinstance(shape, Kind):
         return "" if shape.accepts(value) else _message(where, shape.label, value)

@@ -68,8 +68,7 @@ def start(session: Mapping[str, str], sentinels: Sequence[dict[str, Any]] = ()) 
         session: as `new` returns it.
         sentinels: values of its sentinels, for its jobs.
 
-    Raises:
-        Error: it cannot be written.
+    Raises Error: it cannot be written.
     """
     content = {**session, "sentinels": list(sentinels)}
     try:

@@ -121,8 +121,7 @@ def images_per_second(step_times_s: Sequence[float], global_batch: int) -> float
     >>> images_per_second([0.5, 0.25, 0.25], global_batch=32)
     96.0
 
-    Raises:
-        ValueError: there are no steps.
+    Raises ValueError: there are no steps.
     """
     if not step_times_s:
         raise ValueError("no measured steps: did the run stop during warm-up?")
