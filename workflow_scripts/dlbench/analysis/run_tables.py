@@ -57,7 +57,7 @@ def run_table(folder: Path, name: str) -> pa.Table:
         return parquet_files.read(path, RUN_TABLES[name])
     except parquet_files.TableError as damage:
         try:
-            record = _checked_record(folder)
+            record = run_record.read_whole(folder, content=True)
             _make_run_tables(record["run_id"], folder, record["log_sha256"])
         except (Error, OSError) as error:
             raise parquet_files.TableError(f"{damage}; from its log: {error}") from error
@@ -69,14 +69,8 @@ def table_from_logs(folder: Path, name: str) -> pa.Table:
 
     Raises RecordError: the run's record or logs are damaged.
     """
-    record = _checked_record(folder)
+    record = run_record.read_whole(folder, content=True)
     return parquet_files.table(_rows(record["run_id"], folder)[name], RUN_TABLES[name])
-
-
-def _checked_record(folder):
-    record = run_record.read(folder / "run.json")
-    run_record.check_files(folder, record, content=True)
-    return record
 
 
 def eval_rows(run_id: str, log: Path) -> Iterator[Row]:

@@ -151,10 +151,7 @@ def finished(
 
 def _read(run, place):
     """The record of a sentinel, with its files checked; parsed again if another version made it."""
-    record = run_record.read(place / "run.json")
-    if record["run_id"] != run.id:
-        raise run_record.RecordError(f"{place}: the record is that of {record['run_id']}")
-    run_record.check_files(place, record, content=True)
+    record = run_record.read_whole(place, run.id, content=True)
     if record["parser_version"] != run_record.PARSER_VERSION:
         from dlbench.records import parse_run  # late: plans have no use for it
 

@@ -260,10 +260,7 @@ def state_and_record(
     if not any((place / name).exists() for name in ("run.json", "train.jsonl")):
         return State.STALE, "its last attempt left no result", None
     try:
-        record = run_record.read(place / "run.json")
-        if record["run_id"] != run.id:
-            raise RecordError(f"the record is that of {record['run_id']}")
-        run_record.check_files(place, record)
+        record = run_record.read_whole(place, run.id)
     except RecordError as error:
         return *_state_by_log(run, place, basis, str(error)), None
     if record["parser_version"] != run_record.PARSER_VERSION:

@@ -131,6 +131,18 @@ def parsed(content: bytes, path: str | Path) -> dict[str, Any]:
     return record
 
 
+def read_whole(place: Path, run_id: str | None = None, content: bool = False) -> dict[str, Any]:
+    """The record in a run's folder, with the files that it names as it says (`check_files`).
+
+    `run_id`: of the run that it must be of, if that is known. Raises RecordError.
+    """
+    record = read(place / "run.json")
+    if run_id not in (None, record["run_id"]):
+        raise RecordError(f"{place / 'run.json'}: it is the record of {record['run_id']}")
+    check_files(place, record, content)
+    return record
+
+
 def check_files(place: Path, record: dict[str, Any], content: bool = False) -> None:
     """Check the sizes of the files in a record.
 
@@ -139,6 +151,8 @@ def check_files(place: Path, record: dict[str, Any], content: bool = False) -> N
     """
     for name, expected in record["files"].items():
         path = place / name
+        if "/" in name or name.startswith("."):
+            raise RecordError(f"{place / 'run.json'}: it names files outside of its folder")
         try:
             size_bytes = path.stat().st_size
         except FileNotFoundError:

@@ -95,8 +95,7 @@ def _run_folders(folders):
 def _record(folder):
     """The record of a run; None if it is not one of these logs."""
     try:
-        record = run_record.read(folder / "run.json")
-        run_record.check_files(folder, record)
+        record = run_record.read_whole(folder)
     except run_record.RecordError as error:
         print(f"{error}; exported without its throughput", file=sys.stderr)
         return None

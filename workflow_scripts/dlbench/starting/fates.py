@@ -253,8 +253,7 @@ def put_back(log: Path, messages: Path, is_wanted: Callable[[dict[str, Any]], bo
     """
     folder = FOLDER / log.parent.name
     try:
-        record = run_record.read(folder / RECORD)
-        run_record.check_files(folder, record, content=True)
+        record = run_record.read_whole(folder, content=True)
     except run_record.RecordError:
         return False
     if not is_wanted(record):
