@@ -13,6 +13,7 @@ PROGRAM = REPOSITORY / "tests/support/trainers/model_parity.py"
 COUNTED = """
 import json, sys, torch
 sys.path.insert(0, "workflow_scripts")
+from dlbench.common import plugins
 torch.set_default_device("meta")  # weights would take gigabytes
 counts = {}
 for name in plugins.names("pytorch/models"):
