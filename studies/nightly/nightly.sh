@@ -2,7 +2,7 @@
 # One night: train a study, archive it, add it to the history, make the website, judge it.
 #   studies/nightly/nightly.sh FOLDER [CONFIG ...] [-- OPTIONS OF SNAKEMAKE FOR THE TRAINING]
 # FOLDER keeps archives, history and website; the study is studies/nightly/config.yaml, if none is
-# given. Exit codes: 0 passed, 1 the gate failed, 2 something went wrong before. docs/nightly.md.
+# given. Exit codes: 0 passed, 1 the gate failed, 2 something went wrong before. docs/history.md.
 set -euo pipefail
 clone=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "${1:?expected a folder for archives, history and website}/archives"

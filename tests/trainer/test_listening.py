@@ -104,7 +104,7 @@ def test_in_a_network_of_its_own_a_run_opens_no_port_to_others(how, tmp_path):
 
 
 # Not ours to change: TensorFlow's gRPC server, Horovod's rendezvous server and Open MPI listen on
-# all interfaces and have no setting for it. docs/security.md says so; where this changes, it must.
+# all interfaces and have no setting for it. docs/publish.md says so; where this changes, it must.
 OPEN = {
     "mirrored": set(),
     "multiworker-local": {"python train.py"},

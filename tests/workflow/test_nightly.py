@@ -1,4 +1,4 @@
-"""A campaign each night, as docs/nightly.md has it: a disturbed one, and one after an upgrade."""
+"""A campaign each night, as docs/history.md has it: a disturbed one, and one after an upgrade."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 """The wheel alone trains: in an empty folder, with an empty home, and in nobody's clone.
 
-docs/releasing.md has the command that also lets pip fetch all that a wheel needs.
+CONTRIBUTING.md has the command that also lets pip fetch all that a wheel needs.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""The script, the change and the config of docs/your_program.md."""
+"""The script, the change and the config of docs/programs.md."""
 
 import re
 
 from support.machines.paths import REPOSITORY
 from support.project import adding_page
 
-PAGE = REPOSITORY / "docs" / "your_program.md"
+PAGE = REPOSITORY / "docs" / "programs.md"
 SCRIPT, CONFIG = "my_program.py", "my_study.yaml"
 
 

@@ -112,7 +112,7 @@ def test_a_report_says_which_runs_contradict_themselves_and_has_no_mean_of_them(
 def test_what_frameworks_do_in_their_own_way_is_said_where_they_are_compared():
     row = {"field": "framework", "base": "tensorflow", "framework": "jax"}
     (sentence,) = sentences.caveats([], [], [row, row], [], [])
-    assert sentence.startswith("Frameworks differ by design (docs/frameworks.md): jax compiles ")
+    assert sentence.startswith("Frameworks differ by design (docs/training.md): jax compiles ")
     assert "; tensorflow runs a graph of operations" in sentence
     alone = {"field": "strategy", "base": "single", "framework": "jax"}
     another = {"field": "framework", "base": "mxnet", "framework": "tensorflow"}

@@ -155,7 +155,7 @@ def kubernetes_job(args: argparse.Namespace) -> None:
 
     One pod per node of the run; the workflow's folder, with its environments and results, is on a
     volume that all pods and this machine mount. The run has `launcher: kubernetes` in the config.
-    Start this in the workflow's folder; docs/kubernetes.md has more.
+    Start this in the workflow's folder; docs/clusters.md has more.
     """
     from dlbench.cluster import write_kubernetes_job
     from dlbench.study import config

@@ -481,7 +481,7 @@ def import_(args: argparse.Namespace) -> int:
     """Import logs of other programs, results folders and runs tables of others as our tables.
 
     Logs are recognised by their content, also in folders. The logs of one program in one folder
-    belong to one run. A summary at the end lists what was left out and why. docs/importing.md lists
+    belong to one run. A summary at the end lists what was left out and why. docs/programs.md lists
     the kinds. Exit code 3: some logs could not be read, and the others were imported.
     """
     from dlbench.imports import baseline_importers, import_logs, kinds

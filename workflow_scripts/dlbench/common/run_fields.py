@@ -322,7 +322,7 @@ class Place:
         "What the trainer's packages come from: on bare metal a folder in envs/, in "
         "containers the image of that name (`images`), which is built from that folder unless"
         " the config says otherwise. Left out, the framework's own; where no Python of the "
-        "machine fits that, one that stands in for it (docs/frameworks.md).",
+        "machine fits that, one that stands in for it (docs/training.md).",
         pattern=r"^[A-Za-z0-9_.-]+$",
         only_recorded=True,
         contrast="overhead",

@@ -234,7 +234,7 @@ def _on_software(comparisons, runs):
     """In what frameworks and environments differ that are compared; `runs`: with their facts."""
     frameworks = _compared(comparisons, "framework")
     designs = {name: design for name in frameworks if (design := engine.by_design(name))}
-    yield from _unlike("Frameworks differ by design (docs/frameworks.md)", designs)
+    yield from _unlike("Frameworks differ by design (docs/training.md)", designs)
     loaded = _facts_by("framework", frameworks, runs, CUDA)
     loaded = {name: text for name, text in loaded.items() if text}
     yield from _unlike("Frameworks have loaded different CUDA runtimes", loaded)

@@ -28,7 +28,7 @@ GLOBAL_BATCH = (
 PARAMETERS = (
     "Parameters of the trainer's program, as in {tensor_parallel: [1, 2]}: each has one value or a "
     "list, and its command names it, as in {tensor_parallel}. Of blocks with a trainer "
-    "(docs/external.md). There, keys that take a number may have a formula, as in "
+    "(docs/programs.md). There, keys that take a number may have a formula, as in "
     '"{micro_batch} * {devices}".'
 )
 AXIS_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}

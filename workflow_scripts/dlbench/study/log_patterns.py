@@ -8,7 +8,7 @@
 
 They are the config's `trainers.NAME.log`, or a file in dlbench/imports/patterns/, whose name is a
 kind of log. Named groups are columns, with their units in their names (GROUPS). What they mean:
-docs/external.md. dlbench/imports/pattern_importer.py reads logs with them, by the engine RE2, which
+docs/programs.md. dlbench/imports/pattern_importer.py reads logs with them, by the engine RE2, which
 takes a time linear in the log for every pattern, so none can hang. To parse them the standard
 library suffices.
 """
