@@ -3,15 +3,21 @@
     uv run --group docs sphinx-build -M html . site -c docs -W
 
 Pages keep their paths and read on GitHub as they are. The navigation is docs/README.md:
-its headings are the parts, its links their pages.
+its headings are the parts, its links their pages. The reference is written from the code first.
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from pygments.lexers import PythonLexer, TextLexer
 
 REPOSITORY = Path(__file__).parents[1]
+PROGRAMS = REPOSITORY / "workflow_scripts"
+for command in (("write_reference_pages.py",), ("dlbench", "datasets", "--output", "docs")):
+    program = [sys.executable, PROGRAMS / command[0], *command[1:]]
+    subprocess.run(program, cwd=REPOSITORY, check=True)
 LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+\.md)\)")  # to a whole page
 TOCTREE = "\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n"
 

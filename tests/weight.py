@@ -17,7 +17,7 @@ import tomllib
 
 REPOSITORY = Path(__file__).parents[1]
 LIBRARY = ("workflow_scripts/**/*.py", "workflow_scripts/**/*.yaml", "rules/*.smk", "Snakefile")
-GENERATED = ("config.md", "tables.md", "commands.md", "datasets.md", "gpu_checks.md")
+GENERATED = ("config.md", "tables.md", "commands.md", "datasets.md")  # by docs/conf.py
 PAGES = ("*.md", "docs/*.md", "*/README.md", "studies/**/*.md", "programs/**/*.md", "tests/**/*.md")
 UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
@@ -40,6 +40,7 @@ def weights():
     """{name: number} of all that is weighed."""
     sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
     from dlbench.common.run_fields import FIELDS
+    from dlbench.tables import write_reference_pages
 
     library = files(*LIBRARY)
     modules = {path: path.read_text() for path in library if path.suffix == ".py"}
@@ -49,14 +50,14 @@ def weights():
         "lines_of_code": sum(map(lines_of_code, modules.values())),
         "python_files": len(modules),
         "rooms": len(files("workflow_scripts/dlbench/*/__init__.py")),
-        "columns": (REPOSITORY / "docs/tables.md").read_text().count("\n| `"),
+        "columns": write_reference_pages.tables_page().count("\n| `"),
         "lists_of_fields": sum(listed.values()),
         "files_with_lists_of_fields": sum(map(bool, listed.values())),
         "files_with_precision": sum("precision" in text for text in modules.values()),
         "files_with_images_per_second": sum("images_per_second" in t for t in modules.values()),
         "tests_per_line_of_library": round(lines(files("tests/**/*.py")) / lines(library), 3),
         "words": sum(len(path.read_text().split()) for path in pages()),
-        "pages_of_docs": len(files("docs/*.md")),
+        "pages_of_docs": len(pages() & files("docs/*.md")),
     }
 
 

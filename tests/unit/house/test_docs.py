@@ -64,9 +64,9 @@ def test_no_page_and_no_config_names_a_folder_of_a_particular_machine():
 
 
 def test_the_pages_made_from_the_code_are_current():
-    pages = write_reference_pages.pages() | {commands_page.PATH: commands_page.page()}
-    for name, text in pages.items():
-        assert (REPOSITORY / name).read_text() == text, (
+    for name, text in write_reference_pages.pages().items():
+        made_with_the_site = name.startswith("docs/")
+        assert made_with_the_site or (REPOSITORY / name).read_text() == text, (
             "run: uv run python workflow_scripts/write_reference_pages.py"
         )
 
@@ -87,7 +87,7 @@ def test_no_table_of_the_reference_pages_is_without_rows():
 
 
 def test_every_key_of_the_schema_is_on_the_page_of_the_config():
-    page = (REPOSITORY / "docs/config.md").read_text()
+    page = write_reference_pages.config_page()
 
     def keys(part):
         if isinstance(part, dict):

@@ -62,6 +62,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "check-site": "what is to be fixed before a campaign on a cluster",
             "baselines": "a table of what machines attain without a model",
             "where": "the folder of the Snakefile, studies and profiles",
+            "columns": "the columns of a table, with units and meanings",
             "datasets": "the datasets that there are",
             "verify-dataset": "compare converted shards with their manifest",
             "environment": "install a trainer's pinned environment",

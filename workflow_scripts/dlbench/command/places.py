@@ -65,6 +65,26 @@ def where(args: argparse.Namespace) -> None:
     print(own_code.PROJECT)
 
 
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", nargs="?", help="as runs; not given: all tables")
+
+
+def columns(args: argparse.Namespace) -> None:
+    """Print what a table has: its columns with their units and meanings."""
+    from dlbench.tables import write_reference_pages as reference
+
+    if not args.table:
+        print("\n".join(f"{name}: {about}" for name, about in reference.TABLES.items()))
+    elif schema := reference.SCHEMAS.get(args.table):
+        for column in schema:
+            unit = (column.metadata or {}).get(b"unit", b"").decode()
+            unit = f" ({unit})" if unit else ""
+            print(f"{column.name}{unit}: {reference.meaning(args.table, column)}".rstrip(": "))
+    else:
+        hint = phrases.did_you_mean(args.table, reference.TABLES)
+        raise Error(f"no table {args.table!r}{hint}; there are: {', '.join(reference.TABLES)}")
+
+
 def add_datasets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the catalogue there")
     add_json(parser)
