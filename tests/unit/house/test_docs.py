@@ -18,7 +18,7 @@ from snakemake import exceptions
 from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import judge
-from dlbench.command import commands_page, dispatch
+from dlbench.command import dispatch
 from dlbench.study import config, config_schema
 from dlbench.tables import write_reference_pages
 from dlbench.tables.write_reference_pages import TABLES
