@@ -273,8 +273,8 @@ TABLES_HEAD = f"""# Tables
 
 Every column of every table, with its unit and its meaning.
 {MADE_BY} [table_columns.py](../workflow_scripts/dlbench/tables/table_columns.py).
-[results.md](results.md) says how to read them; [notebooks.md](notebooks.md) opens them in pandas,
-whose `attrs["units"]` then has the units.
+[results.md](results.md) says how to read them, also in pandas, whose `attrs["units"]` then has
+the units.
 
 They lie in `results/tables/` as Parquet, all but `evals` as CSV as well. Each Parquet file has the
 digest of itself in its metadata (`file_sha256`, with zeros in its place), which dlbench compares
