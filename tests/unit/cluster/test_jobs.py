@@ -299,17 +299,18 @@ def test_the_executor_slurm_gets_what_it_has_no_resource_for_as_options():
 
 
 @pytest.mark.parametrize(
-    ("program", "first_s", "forgets_after_s", "remedy"),
+    ("program", "first_s", "forgets_after_s", "bundle_min", "remedy"),
     [
-        ("sacct", 40, None, ""),
-        ("sacct", 40, 300, "add --slurm-status-command squeue"),
-        ("squeue", 40, 120, ""),
-        ("squeue", 40, 60, "add --slurm-init-seconds-before-status-checks 20"),
+        ("sacct", 40, None, 0, ""),
+        ("sacct", 40, None, 30, "set it to 0, or take profiles/slurm"),
+        ("sacct", 40, 300, 0, "add --slurm-status-command squeue"),
+        ("squeue", 40, 120, 0, ""),
+        ("squeue", 40, 60, 0, "add --slurm-init-seconds-before-status-checks 20"),
     ],
 )
-def test_a_slurm_whose_jobs_the_executor_would_never_see_end_is_refused(
-    program, first_s, forgets_after_s, remedy
+def test_what_the_executor_slurm_could_not_start_or_never_see_end_is_refused(
+    program, first_s, forgets_after_s, bundle_min, remedy
 ):
     settings = {"status_command": program, "init_seconds_before_status_checks": first_s}
-    reason = jobs.describe_settings(settings, forgets_after_s)
+    reason = jobs.describe_settings(settings, forgets_after_s, bundle_min)
     assert reason.endswith(remedy) and bool(reason) == bool(remedy)

@@ -118,12 +118,11 @@ def test_jobs_of_a_folder_by_the_executor_slurm_are_those_of_our_rules(program, 
     program("squeue", "\n".join([
         f"5|rule_train_wildcards_lenet5-b4|{tmp_path}",
         f"6|rule_dlbench_convert_dataset_wildcards_digits|{tmp_path}",
-        f"7|rule_bundle12|{tmp_path}",
         "8|rule_train_wildcards_lenet5-b4|/another",
         f"9|rule_theirs_wildcards_x|{tmp_path}",
         f"10|(null)|{tmp_path}",
     ]))  # fmt: skip
-    found = {"5": "lenet5-b4", "6": "digits", "7": ""}
+    found = {"5": "lenet5-b4", "6": "digits"}
     assert slurm.jobs_of_folder(tmp_path) == found
     (tmp_path / schedulers.WATCHED).mkdir(parents=True)
     (tmp_path / schedulers.WATCHED / "3").write_text("cnn12-b8")

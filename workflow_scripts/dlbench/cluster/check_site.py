@@ -182,7 +182,8 @@ def _scheduler(name, profile, plan):
     yield from _queues(module, queues, profile, plan)
     yield from _account(module, profile)
     forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
-    if reason := jobs.describe_settings(profile.settings, forgets_after_s):
+    bundle_min = plan.study.site["job"]["bundle_min"]
+    if reason := jobs.describe_settings(profile.settings, forgets_after_s, bundle_min):
         yield _fix(reason)
     elif forgets_after_s is not None and forgets_after_s < LEAST_KNOWN_S:
         yield _note(

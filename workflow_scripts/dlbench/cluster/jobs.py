@@ -367,8 +367,10 @@ def describe_python() -> str:
     )
 
 
-def describe_settings(settings: Mapping[str, Any], forgets_after_s: int | None) -> str:
-    """Why an executor would not see that a job has ended; "" if it would.
+def describe_settings(
+    settings: Mapping[str, Any], forgets_after_s: int | None, bundle_min: float
+) -> str:
+    """Why an executor could not start jobs, or not see that they have ended; "" if it could.
 
     The executor slurm uses sacct, or squeue if jobs that have ended are known for three times the
     seconds before it first asks.
@@ -377,12 +379,18 @@ def describe_settings(settings: Mapping[str, Any], forgets_after_s: int | None) 
         settings: of the executor.
         forgets_after_s: seconds for which a Slurm without accounting knows jobs that have ended;
             None with it.
+        bundle_min: of `site.job`.
     """
     if settings.get("submit_cmd") and not settings.get("status_cmd"):
         return (
             "the profile submits by cluster_job.py and has no cluster-generic-status-cmd, without "
             "which nobody would see that a job was killed: take jobscript and the lines "
             "cluster-generic-... from the profile of this scheduler in profiles/"
+        )
+    if "status_command" in settings and bundle_min:
+        return (
+            f"site.job.bundle_min is {bundle_min:g}, and the executor slurm asks for the nodes of "
+            "all runs that share a job at once: set it to 0, or take profiles/slurm"
         )
     if "status_command" not in settings or forgets_after_s is None:
         return ""
@@ -505,7 +513,8 @@ class Submitting:
         module = plugins.load("schedulers", name)
         queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
         forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
-        if reason := describe_settings(settings, forgets_after_s):
+        bundle_min = plan.study.site["job"]["bundle_min"]
+        if reason := describe_settings(settings, forgets_after_s, bundle_min):
             raise Error(reason)
         # With the full time limit; the memory of later attempts is limited to that of a node.
         labels = plan.labels

@@ -33,8 +33,7 @@ OPTIONS = {
 # Jobs of our rules in the comment that Snakemake's executor slurm gives them; a module may put a
 # prefix before the names of rules.
 OUR_COMMENT = re.compile(
-    r"rule_\w*?(?:train|convert_dataset|find_batch|measure_baseline|bundle\d+)"
-    r"(?:_wildcards_(?P<wildcards>.+))?"
+    r"rule_\w*?(?:train|convert_dataset|find_batch|measure_baseline)_wildcards_(?P<wildcards>.+)"
 )
 
 # BeginTime is the reason of a job that Slurm has requeued.
@@ -136,7 +135,7 @@ def jobs_of_folder(folder: Path) -> dict[str, str]:
             comment, _, its_folder = rest.partition("|")
             ours = OUR_COMMENT.fullmatch(comment)
             if ours and Path(its_folder) == folder.resolve():
-                found[job_id] = ours["wildcards"] or ""
+                found[job_id] = ours["wildcards"]
     return found
 
 
