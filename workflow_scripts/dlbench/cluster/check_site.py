@@ -441,12 +441,9 @@ def _image_commands(study):
 def _reports_of_job(scheduler, job, request, timeout_s, latency_s):
     """Submit the job and return the reports of check_node.py, one for each node.
 
-    Args:
-        timeout_s: how long the job may wait in the queue.
-        latency_s: for which Snakemake waits for the files of a job that has succeeded.
-
-    Raises:
-        Error: the job was refused, waited too long, or ended without a report.
+    `timeout_s`: how long the job may wait in the queue. `latency_s`: for which Snakemake waits for
+    the files of a job that has succeeded. Raises Error: the job was refused, waited too long, or
+    ended without a report.
     """
     module = plugins.load("schedulers", scheduler)
     folder = FOLDER.absolute() / secrets.token_hex(8)

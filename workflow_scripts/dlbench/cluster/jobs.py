@@ -99,10 +99,7 @@ def describe_auto(site: Mapping[str, Any]) -> str:
 
 
 def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
-    """The Job of a step that does not train; the profile has its memory and time.
-
-    `profile_value`: (rule, resource) -> the value in the profile.
-    """
+    """The Job of a step that does not train, with memory and time of the profile."""
     values = (str(profile_value("convert_dataset", name)) for name in ("mem_mb", "runtime"))
     # Any other value is an expression, which Snakemake evaluates when it submits the job.
     memory_mb, time_min = (int(value) if value.isdecimal() else 0 for value in values)
@@ -238,16 +235,9 @@ def check(
 ) -> Queue | None:
     """Check that a queue would accept jobs, before the first is submitted.
 
-    Args:
-        labelled_jobs: (label for messages, Job) of each.
-        queue_name: None for the scheduler's default.
-        unsupported_jobs: of the scheduler's file, if it has one.
-
-    Returns:
-        The Queue; None if the scheduler chooses one.
-
-    Raises:
-        Error: it would not accept them; with a line for each reason.
+    `queue_name`: None for the scheduler's default. `unsupported_jobs`: of the scheduler's file, if
+    it has one. Returns the Queue; None if the scheduler chooses one. Raises Error: it would not
+    accept them; with a line for each reason.
     """
     name = queue_name or next((queue.name for queue in queues.values() if queue.default), None)
     if name is None:
@@ -273,11 +263,9 @@ def check(
 def problems(
     jobs: Sequence[tuple[str, Job]], queue: Queue, refused: Iterable[tuple[str, Job]] = ()
 ) -> list[str]:
-    """Lines on why a queue, or a rule, would reject jobs, each with their number.
+    """Lines on why a queue, or a rule, would reject labelled jobs, each with their number.
 
-    Args:
-        jobs: (label for messages, Job) of each.
-        refused: (reason, Job) of those that the scheduler rejects itself.
+    `refused`: (reason, Job) of those that the scheduler rejects itself.
     """
     found = [(problem, label) for label, job in jobs for problem in _problems(job, queue)]
     found += [(why, label) for why, job in refused for label, other in jobs if other is job]

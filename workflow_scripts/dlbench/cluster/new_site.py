@@ -85,12 +85,8 @@ def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | Non
 def describe(scheduler: str, queue: str | None = None) -> NewSite:
     """The queue for a study, and its nodes: those with the most GPUs if there are any.
 
-    Args:
-        scheduler: name of a file in schedulers/.
-        queue: name of the queue; None: the one that has the most GPUs a node, then the default one.
-
-    Raises:
-        Error: the scheduler does not answer, or has no such queue.
+    `queue`: its name; None: the one that has the most GPUs a node, then the default one. Raises
+    Error: the scheduler does not answer, or has no such queue.
     """
     module = plugins.load("schedulers", scheduler)
     queues = module.queues()

@@ -22,11 +22,7 @@ DEFAULT_SETTINGS = {
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile's file and its content.
-
-    Attributes:
-        hidden: whether Snakemake does not find it by its name alone.
-    """
+    """A profile's file and its content; `hidden` if Snakemake does not find it by its name."""
 
     file: Path
     content: dict[str, Any]

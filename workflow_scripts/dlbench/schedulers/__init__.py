@@ -127,8 +127,7 @@ class Job:
 class Nodes:
     """Equal nodes of a queue; None means that the scheduler does not say.
 
-    Attributes:
-        up: False if they start no jobs now: drained, down, or not answering.
+    They are not `up` if they start no jobs now: drained, down, or not answering.
     """
 
     count: int
@@ -230,11 +229,9 @@ def take_turn(folder: str | None = None) -> IO[str] | None:
 
     Snakemake starts the runs that share a job in parallel, as many as there are cores.
 
-    `folder`: of this node, for the lock file; None: that for temporary files.
-
-    Returns:
-        The locked file: the lock is held until it is closed, or this process ends. None outside of
-        jobs, or if the file cannot be locked.
+    `folder`: of this node, for the lock file; None: that for temporary files. Returns the locked
+    file: the lock is held until it is closed, or this process ends. None outside of jobs, or if the
+    file cannot be locked.
     """
     if not (around := job()):
         return None
