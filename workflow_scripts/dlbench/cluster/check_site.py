@@ -217,23 +217,18 @@ def _account(module, profile):
 
 def _queues(module, queues, profile, plan):
     """Remarks on the queues of runs and of other jobs, and on jobs that they would reject."""
-    site, runs, left_out, unknown = plan.study.site, [], [], jobs.describe_auto(plan.study.site)
-    searches = [search for search, why_not in plan.searches.values() if not why_not]
+    site, unknown = plan.study.site, jobs.describe_auto(plan.study.site)
     if unknown:
         yield _fix(unknown)
-    else:
-        runs = [(plan.labels[run.id], _job(run, plan)) for run in plan.to_train]
-        runs += [(search.label(), _job(search.run, plan)) for search in searches]
-        left_out = [plan.skipped[run_id] for run_id in plan.pending if run_id in plan.skipped]
-    queue_name = profile.value("train", module.QUEUE)
-    checks = [(runs, queue_name, getattr(module, "unsupported_jobs", None))]
-    if plan.datasets:
-        conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
-        checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
+    searches = [search for search, why_not in plan.searches.values() if not why_not]
+    left_out = [] if unknown else [why for key, why in plan.skipped.items() if key in plan.pending]
+    request = functools.partial(_job, plan=plan)
+    checks = list(jobs.by_queue(plan, request, profile.value, module.QUEUE))
+    runs, queue_name = checks[0]
     problems = {}
-    for jobs_of_queue, name, unsupported_jobs in checks:
+    for jobs_of_queue, name in checks:
         try:
-            jobs.check(jobs_of_queue, queues, name, unsupported_jobs)
+            jobs.check(jobs_of_queue, queues, name, getattr(module, "unsupported_jobs", None))
         except Error as error:
             problems |= dict.fromkeys(str(error).splitlines())
     yield from map(_fix, problems)

@@ -17,7 +17,7 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -225,6 +225,27 @@ def limit_memory(job: Job, queue: Queue) -> Job:
     fitting = [n for n in queue.nodes if n.have(**{**job.per_node, "memory_mb": 0})]
     maximum = replace(queue, nodes=tuple(fitting)).maximum("memory_mb")
     return replace(job, memory_mb=min(job.memory_mb, maximum)) if maximum else job
+
+
+def by_queue(
+    plan: Plan,
+    request: Callable[[Run], Job],
+    profile_value: Callable[[str, str], Any],
+    resource: str,
+) -> Iterator[tuple[list[tuple[str, Job]], str | None]]:
+    """Yield ([(label, Job)], name of their queue) of the jobs that train, then of conversion.
+
+    `resource`: the one by which the profile names queues.
+    """
+    searches = [search for search, why_not in plan.searches.values() if not why_not]
+    training = [(plan.labels[run.id], run) for run in plan.to_train]
+    training += [(search.label(), search.run) for search in searches]
+    is_known = not describe_auto(plan.study.site)
+    labelled = [(label, request(run)) for label, run in training if is_known]
+    yield labelled, profile_value("train", resource)
+    if plan.datasets:
+        conversion = [(CONVERSION, job_of_conversion(profile_value))]
+        yield conversion, profile_value("convert_dataset", resource)
 
 
 def check(
@@ -499,24 +520,17 @@ class Submitting:
         if reason := describe_python():
             raise Error(reason)
         module = plugins.load("schedulers", name)
-        queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
+        queues = module.queues()
         forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
         bundle_min = plan.study.site["job"]["bundle_min"]
         if reason := describe_settings(settings, forgets_after_s, bundle_min):
             raise Error(reason)
         # With the full time limit; the memory of later attempts is limited to that of a node.
-        labels = plan.labels
-        training = [(labels[run.id], self._request(run, 1, None, None)) for run in plan.to_train]
-        training += [
-            (search.label(), self._request(search.run, 1, None, None))
-            for search, why_not in plan.searches.values()
-            if not why_not
+        request = functools.partial(self._request, attempt=1, begins_s=None, estimate_s=None)
+        self._queue, *_ = [
+            check(labelled, queues, queue, getattr(module, "unsupported_jobs", None))
+            for labelled, queue in by_queue(plan, request, profile_value, module.QUEUE)
         ]
-        queue = check(training, queues, profile_value("train", module.QUEUE), unsupported_jobs)
-        if plan.datasets:
-            conversion = [(CONVERSION, job_of_conversion(profile_value))]
-            check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
-        self._queue = queue
         standing.start_reporting(name, Path.cwd())
 
     def _job(self, run, attempt=1):
