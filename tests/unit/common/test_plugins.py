@@ -43,7 +43,7 @@ def test_every_file_defines_what_its_kind_must_and_most_load_without_a_framework
         names = set(wanted.split())
         if kind == "runtimes" and name != "bare":  # those of containers
             names |= {"FORWARDS_LIBRARY_PATH", "PROGRAMS"}
-            names |= {"form", "prepare", "prepared", "command", "cleanup"}
+            names |= {"prepare", "prepared", "command"}
             assert plugins.load(kind, name).CONTAINED
         found = defined(plugins.path(kind, name)) | plugins.constants(kind, name).keys()
         assert names <= found, f"{kind}/{name}"

@@ -7,7 +7,6 @@ import random
 import struct
 import tarfile
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from PIL import Image
 
 from dlbench import Error
 from dlbench.common import plugins, tfrecord
-from dlbench.data import archives, convert_dataset, list_datasets, sources
+from dlbench.data import archives, convert_dataset, sources
 from dlbench.data.archives import ArchiveError
 from dlbench.data.convert_dataset import DataError
 from dlbench.data.datasets import cifar10, imagenet, mnist, ptb, ramp_astro
@@ -375,14 +374,3 @@ def test_long_names_are_whole(tmp_path):
     assert [name for name, _, _ in archives.tar_index(path)] == names
     gnu = packed(tmp_path / "gnu.tar", ["cat/1.jpg"], tarfile.GNU_FORMAT)
     assert [name for name, _, _ in archives.tar_index(gnu)] == ["cat/1.jpg"]
-
-
-DOCS = Path(__file__).parents[3] / "docs"
-
-
-def test_the_pages_are_current(tmp_path):
-    list_datasets.write(tmp_path)
-    for name in ("datasets.md", "datasets.json"):
-        assert (tmp_path / name).read_text() == (DOCS / name).read_text(), (
-            "run dlbench datasets --output docs"
-        )

@@ -43,6 +43,7 @@ BEHIND_LENET = {
     "dlbench/common/assignments.py",
     "dlbench/common/files.py",
     "dlbench/common/options.py",
+    "dlbench/common/orphans.py",
     "dlbench/common/plugins.py",
     "dlbench/images/runtimes/bare.py",
     "dlbench/starting/launchers/none.py",

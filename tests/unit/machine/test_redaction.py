@@ -91,8 +91,8 @@ def test_settings_are_kept_to_the_letter(value):
 
 
 def test_the_page_names_every_variable_that_is_recorded():
-    page = (PROGRAM.parents[1] / "docs" / "provenance.md").read_text()
-    listed = page.split("not on the list:")[1].split("\n- ")[0]
+    page = (PROGRAM.parents[1] / "docs" / "publish.md").read_text()
+    listed = page.split("not on the list:")[1].split("\n\n")[0]
     every = {*redaction.ALLOWED, *engine.variables().recorded}
     assert sorted(re.findall(r"`([^`]+)`", listed)) == sorted(every)
 

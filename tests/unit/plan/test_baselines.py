@@ -137,7 +137,7 @@ def test_on_a_cluster_its_job_is_that_of_such_a_run_with_all_of_the_time(
     program("squeue")
     plan = plan_of(TWO, site=SITE | {"cores_per_node": 8})
     submitting = jobs.Submitting(plan)
-    submitting.check_cluster("slurm", lambda rule, name: None)
+    submitting.check_cluster("slurm", lambda rule, name: None, {})
     (one,) = exchanges(plan)
     asked = {name: of(None, 1) for name, of in submitting.resources_like(lambda _: one.run).items()}
     assert (asked["nodes"], asked["runtime"], asked["exclusive"]) == (1, 1 + 5, 1)

@@ -72,13 +72,13 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     monkeypatch.setattr(sys, "executable", "/a clone/.venv/bin/python")
     cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     with pytest.raises(Error, match=r"/a clone/.* has a space, so that no job would start"):
-        jobs.Submitting(cluster).check_cluster("slurm", lambda rule, name: None)
-    jobs.Submitting(cluster).check_cluster(None, lambda rule, name: None)
+        jobs.Submitting(cluster).check_cluster("slurm", lambda rule, name: None, {})
+    jobs.Submitting(cluster).check_cluster(None, lambda rule, name: None, {})
     monkeypatch.setattr(sys, "executable", "/clone/.venv/bin/python")
     with pytest.raises(Error, match=r"site\.cores_per_node: auto counts what this machine has"):
-        jobs.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
+        jobs.Submitting(plan).check_cluster("slurm", lambda rule, name: None, {})
     submitting = jobs.Submitting(cluster)
-    submitting.check_cluster("slurm", lambda rule, name: None)
+    submitting.check_cluster("slurm", lambda rule, name: None, {})
     first = types.SimpleNamespace(run_id=cluster.to_train[0].id)  # as Snakemake's wildcards
     asked = {name: resource(first, 1) for name, resource in submitting.resources.items()}
     assert asked["runtime"] == 1 + 5 and asked["exclusive"] == 1
@@ -86,7 +86,7 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     again = submitting.resources["mem_mb"](first, 2)
     assert again == 8000  # of the node, less than twice as much for the device
     with pytest.raises(Error, match="the scheduler has no partition"):
-        submitting.check_cluster("slurm", lambda *of: {"slurm_partition": "gpu"}.get(of[1]))
+        submitting.check_cluster("slurm", lambda *of: {"slurm_partition": "gpu"}.get(of[1]), {})
 
 
 def test_priorities_follow_the_order_which_is_another_one_with_another_seed(plan):

@@ -130,7 +130,7 @@ def unstated(run: Run) -> set[str]:
     """The fields of ITS_OWN that neither the block of another program nor its command says."""
     words = " ".join(_trainers.get(run.trainer, {}).get("command", ()))
     said = run.values().keys() | {name for name in ITS_OWN if f"{{{name}}}" in words}
-    return ITS_OWN - said if run.is_external else set()
+    return {*ITS_OWN} - said if run.is_external else set()
 
 
 def precision(run: Run) -> str | None:
