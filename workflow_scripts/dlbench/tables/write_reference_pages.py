@@ -7,9 +7,8 @@
 - tables.md: from table_columns.py and history_columns.py, with units. MEANINGS has columns that say
   no more there than their name; a key with a table before its dot is of that table only.
 - commands.md: from the parsers of the commands, by dlbench/command/commands_page.py.
-- workflow_scripts/README.md: programs with the first line of their docstring, under the room of the
-  file that they call; rooms with the first sentence of their own, on the floors that
-  pyproject.toml gives them.
+- workflow_scripts/README.md: rooms with the first sentence of their docstring, on the floors that
+  pyproject.toml gives them, and the programs that call their files.
 """
 
 import ast
@@ -35,29 +34,15 @@ PYPROJECT = PROGRAMS.parent / "pyproject.toml"
 ALONE = "alone"  # programs that run under a stranger's Python, without the library
 HEAD = """# The map
 
-Made by `workflow_scripts/write_reference_pages.py` from the first lines of programs and rooms.
-
-## Commands
-
-What users start is one command, `dlbench`: [docs/commands.md](../docs/commands.md) has all, and
-[dispatch.py](dlbench/command/dispatch.py) finds their functions. Rules start some of them, and
-those that `--help` does not list, as `python workflow_scripts/dlbench COMMAND`. Options have the
-same name everywhere: `--configfile` for the study, `--output` for what is written, `--json` for
-programs.
-"""
-PROGRAMS_HEAD = """## Programs by topic
-
-What rules and other programs start, also under another Python than the workflow's; train.py people
-start as well, to try a model, and write_reference_pages.py those who change the code. Each says
-with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`, and what draw_figure.py does
-is in `dlbench/drawing/figures/`; tests are in the folder of that room in `tests/unit`.
-"""
-ROOMS_HEAD = """## Rooms by floor
+Made by `workflow_scripts/write_reference_pages.py` from the first lines of rooms.
 
 A room is a folder of `dlbench/`. It imports rooms of lower floors, never one of its own floor or of
-one above; `lint-imports` holds it to that. A file whose name begins with `_` is its room's own.
-Folders in a room hold things that are found by name: one more file there is one more of them
-([docs/adding.md](../docs/adding.md)).
+one above; `lint-imports` checks it. Folders in a room hold things that are found by name: one more
+file there is one more of them ([docs/adding.md](../docs/adding.md)).
+
+Users start one command, `dlbench` ([commands](../docs/commands.md)), whose functions are in
+`dlbench/command/`. Programs, which rules start, some under another Python than the workflow's, stand
+beside the highest room that they use; `--help` says what each takes.
 """
 
 
@@ -87,27 +72,17 @@ def map_page() -> str:
     programs: dict[str, list[Path]] = {}
     for path in sorted(PROGRAMS.glob("*.py")):
         programs.setdefault(topic(path), []).append(path)
-    of_programs = [
-        ("" if index else room, f"[{path.name}]({path.name})", _first_sentence(path))
-        for room in sorted(programs)
-        for index, path in enumerate(programs[room])
-    ]
-    of_rooms = [
-        (floor, f"[{room}](dlbench/{room}/__init__.py)", *_room(LIBRARY / room))
+    rooms = [
+        (floor, f"[{room}](dlbench/{room}/__init__.py)", _first_sentence(LIBRARY / room), room)
         for floor, rooms in reversed(list(enumerate(reversed(floors()))))
         for room in sorted(rooms)
     ]
-    return "\n".join(
-        [
-            HEAD,
-            PROGRAMS_HEAD,
-            *_grid(("Topic", "Program", "What it does"), of_programs),
-            "",
-            ROOMS_HEAD,
-            *_grid(("Floor", "Room", "What it is for", "Its files"), of_rooms),
-            "",
-        ]
-    )
+    rooms.append(("", "none", "What runs without the library, under any Python", ALONE))
+    rows = [
+        (*row, ", ".join(f"[{path.stem}]({path.name})" for path in programs.get(room, ())))
+        for *row, room in rooms
+    ]
+    return "\n".join([HEAD, *_grid(("Floor", "Room", "What it is for", "Programs"), rows), ""])
 
 
 def _grid(headings, rows):
@@ -116,15 +91,8 @@ def _grid(headings, rows):
         yield f"| {' | '.join(map(str, row))} |"
 
 
-def _room(folder):
-    """(what a room is for, the names of its files and folders)."""
-    names = [path.stem for path in sorted(folder.glob("*.py")) if path.name[0] != "_"]
-    names += [f"{path.parent.name}/" for path in sorted(folder.glob("*/__init__.py"))]
-    return _first_sentence(folder / "__init__.py"), ", ".join(names)
-
-
-def _first_sentence(path):
-    docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+def _first_sentence(room):
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_bytes())) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     return _cell(re.split(r"(?<=\.)\s", paragraph)[0].rstrip("."))
 
