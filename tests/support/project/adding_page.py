@@ -1,14 +1,9 @@
 """Write the files and changes of docs/adding.md to the paths that the page names."""
 
-import io
 import json
 import re
 import subprocess
 import sys
-import tarfile
-
-import numpy as np
-from PIL import Image
 
 from support.machines.paths import REPOSITORY
 
@@ -40,32 +35,6 @@ def write(folder):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-
-
-def write_sources(folder):
-    """Write the source files of the page's datasets, as a user stages them in data.manual_dir."""
-    folder.mkdir()
-    random = np.random.default_rng(3)
-    with tarfile.open(folder / "photos.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, level in (("cat", 40), ("dog", 200)):
-            for number in range(25):
-                pixels = random.integers(level - 30, level + 30, (60, 80, 3), np.uint8)
-                file = io.BytesIO()
-                Image.fromarray(pixels).save(file, "JPEG")
-                member = tarfile.TarInfo(f"{name}/{number:04d}.jpg")
-                member.size = file.tell()
-                file.seek(0)
-                archive.addfile(member, file)
-    labels = random.integers(0, 2, 200)
-    numbers = random.normal(np.where(labels, 2.0, -2.0)[:, None], 1.0, (200, 64))
-    np.savetxt(
-        folder / "readings.csv",
-        np.column_stack([labels, numbers]),
-        delimiter=",",
-        fmt="%.6g",
-        header=",".join(["label", *(f"x{i}" for i in range(64))]),
-        comments="",
-    )
 
 
 def start(project, *command):

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dlbench.common import files
 from support.machines.paths import REPOSITORY
 from support.project import adding_page
 from support.project.adding_page import evaluate, start
@@ -81,46 +80,6 @@ def test_the_dataset_is_fetched_converted_and_verified(project):
         "train": 400,
         "validation": 100,
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "train", "validation"), [("photos", 40, 10), ("readings", 160, 40)]
-)
-def test_files_of_ones_own_are_taken_converted_and_verified(
-    project, tmp_path, name, train, validation
-):
-    manual, output = tmp_path / "manual", tmp_path / "data"
-    adding_page.write_sources(manual)
-    fetch = ["fetch-dataset", name, "--folder", tmp_path / "source", "--manual-dir", manual]
-    start(project, "workflow_scripts/dlbench", *fetch)
-    convert = [name, "--source", tmp_path / "source", "--output", output, "--check", "decode"]
-    start(project, "workflow_scripts/convert_dataset.py", *convert)
-    start(project, "workflow_scripts/dlbench", "verify-dataset", output)
-    manifest = json.loads((output / "manifest.json").read_text())
-    found = {split: known["records"] for split, known in manifest["splits"].items()}
-    assert found == {"train": train, "validation": validation}
-    (digest,) = manifest["source"].values()
-    (source,) = [path for path in manual.iterdir() if path.stem == name]
-    assert digest["sha256"] == files.sha256(source)
-    # Every feature is one that the page lists.
-    page = adding_page.PAGE.read_text()
-    assert manifest["features"] and all(f"`{feature}`" in page for feature in manifest["features"])
-
-
-def test_photographs_keep_their_bytes_and_have_the_label_of_their_folder(project, tmp_path):
-    adding_page.write_sources(tmp_path / "manual")
-    code = f"""
-import json, tarfile
-from pathlib import Path
-from dlbench.common import plugins
-source = plugins.load("datasets", "photos").open(Path({str(tmp_path / "manual")!r}))
-archive = tarfile.open({str(tmp_path / "manual/photos.tar")!r})
-records = [source.features(s, i) for s in ("train", "validation") for i in range(source.count(s))]
-print(json.dumps([len({{r["image/filename"] for r in records}}), all(
-    r["image/encoded"] == archive.extractfile(r["image/filename"]).read()
-    and r["image/class/label"] == r["image/filename"].startswith("dog") for r in records)]))
-"""
-    assert evaluate(project, code) == [50, True]
 
 
 def test_the_dataset_has_stripes_in_both_directions_by_label(project):
