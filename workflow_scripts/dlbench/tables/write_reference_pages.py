@@ -41,8 +41,8 @@ one above; `lint-imports` checks it. Folders in a room hold things that are foun
 file there is one more of them ([docs/adding.md](../docs/adding.md)).
 
 Users start one command, `dlbench` ([commands](../docs/commands.md)), whose functions are in
-`dlbench/command/`. Programs, which rules start, some under another Python than the workflow's, stand
-beside the highest room that they use; `--help` says what each takes.
+`dlbench/command/`. Programs, which rules start, some under another Python than the workflow's,
+stand beside the highest room that they use; `--help` says what each takes.
 """
 
 
