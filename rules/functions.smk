@@ -36,10 +36,8 @@ def scheduler():
 @functools.cache
 def leftover_jobs():
     """The flags with the jobs of an earlier start: called before this one submits the first."""
-    if not scheduler():
-        return []
-    found = schedulers.runs_of_jobs(scheduler(), Path())
-    return ["--scheduler", scheduler(), "--leftover-jobs", *found]
+    found = schedulers.runs_of_jobs(scheduler(), Path()) if scheduler() else ()
+    return ["--scheduler", scheduler(), "--leftover-jobs", *found] if found else []
 
 
 def cancel_open_jobs():

@@ -382,13 +382,8 @@ def describe_settings(
     """Why an executor could not start jobs, or not see that they have ended; "" if it could.
 
     The executor slurm uses sacct, or squeue if jobs that have ended are known for three times the
-    seconds before it first asks.
-
-    Args:
-        settings: of the executor.
-        forgets_after_s: seconds for which a Slurm without accounting knows jobs that have ended;
-            None with it.
-        bundle_min: of `site.job`.
+    seconds before it first asks. `settings`: of the executor. `forgets_after_s`: for which a Slurm
+    without accounting knows jobs that have ended; None with it. `bundle_min`: of `site.job`.
     """
     if settings.get("submit_cmd") and not settings.get("status_cmd"):
         return (

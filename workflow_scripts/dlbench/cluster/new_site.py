@@ -19,12 +19,9 @@ DEFAULT_NAME = "this machine"  # site.name in config.yaml
 
 @dataclass(frozen=True)
 class NewSite:
-    """A queue, and the kind of its nodes that a site.yaml describes.
+    """A queue, the kind of its nodes that a site.yaml describes, and the cluster's name.
 
-    Attributes:
-        scheduler: name of a file in schedulers/.
-        nodes: None if the scheduler does not say what its nodes have.
-        name: of the cluster; None if the scheduler does not say.
+    Nodes and name are None if the scheduler does not say them.
     """
 
     scheduler: str

@@ -151,9 +151,7 @@ class Nodes:
 class Queue:
     """A queue (or partition), or a rule on jobs, with the most that it allows; None: any number.
 
-    Attributes:
-        nodes: an entry for each kind of node; () if not known.
-        jobs_at_once: of a user, queued and running.
+    `nodes` has an entry for each kind; () if not known. `jobs_at_once`: of a user, in the queue.
     """
 
     name: str
