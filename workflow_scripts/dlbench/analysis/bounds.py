@@ -38,7 +38,8 @@ PASS, FAIL, UNDECIDED, TOO_FEW = "pass", "FAIL", "undecided", "too little data"
 KEYS = ("value", "lower", "upper", "unit")
 ROUNDING = 1e-9
 MATCHED = (*JOINABLE, *FACTS)
-Item, Made = TypeVar("Item"), TypeVar("Made")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,8 @@ def compare(
     combinations = [
         (
             dict(zip(joined, key, strict=True)),
-            *(Side.of_runs(side[key], metric.name) for side in sides.values()),
+            Side.of_runs(sides["A"][key], metric.name),
+            Side.of_runs(sides["B"][key], metric.name),
         )
         for key in common_keys
     ]

@@ -47,8 +47,8 @@ def mean(values: Sequence[float]) -> Estimate:
     Raises ValueError: no values, or one that is not positive.
     """
     centre, half = _student(_logs(values))
-    ends = (float(np.exp(end)) for end in (centre, centre - half, centre + half))
-    return Estimate(*ends, len(values))
+    value, low, high = (float(np.exp(end)) for end in (centre, centre - half, centre + half))
+    return Estimate(value, low, high, len(values))
 
 
 def arithmetic_mean(values: Sequence[float]) -> Estimate:

@@ -294,8 +294,8 @@ def make_environment(
     if subprocess.run(command, env=environment, check=False).returncode != 0:
         raise Error(f"uv could not install {project}; its messages are above")
     if output:
-        command = [folder / "bin/python", "-I", "-c", LIST_PACKAGES]
-        finished = subprocess.run(command, capture_output=True, text=True, check=True)
+        listing: list[str | Path] = [folder / "bin/python", "-I", "-c", LIST_PACKAGES]
+        finished = subprocess.run(listing, capture_output=True, text=True, check=True)
         installed = json.loads(finished.stdout)
         write_json(output, installed | {"lock_sha256": sha256(project / "uv.lock")})
 

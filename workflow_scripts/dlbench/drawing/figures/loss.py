@@ -48,8 +48,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, "no training run of this study finished")
         return
     rows = 2 if scored else 1
-    size = {"width": 4.2, "height": 3.1}
-    with styles.figure(3, rows * len(drawn), **size) as (figure, axes):
+    with styles.figure(3, rows * len(drawn), width=4.2, height=3.1) as (figure, axes):
         for number, (key, all_series) in enumerate(drawn.items()):
             panel_axes = axes[rows * number : rows * (number + 1)]
             with_curves = list(zip(all_series, curves[key], strict=True))

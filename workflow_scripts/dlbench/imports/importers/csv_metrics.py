@@ -78,7 +78,7 @@ def read(log: LogFile, constants: Mapping[str, Any]) -> Iterator[Imported]:
     lines, name = log.lines(), constants["NAME"]
     _, header = next(lines, (1, ""))
     found, separator, names = _header(header)
-    kind = {"keras_csvlogger": _Keras, "lightning_csv": _Lightning}[name]
+    kind: type[Any] = {"keras_csvlogger": _Keras, "lightning_csv": _Lightning}[name]
     if found != name:
         there = f"one of {found}" if found else "none"
         raise log.error(1, f"expected a header with {kind.COUNTS} and a loss, found {there}")

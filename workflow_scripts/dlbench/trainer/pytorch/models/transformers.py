@@ -22,7 +22,7 @@ DEVIATION = 0.02  # standard deviation of initial weights
 def build(
     input_shape: tuple[int, ...], classes: int, constants: dict[str, Any], recompute: bool = False
 ) -> nn.Module:
-    task, size, positions = constants["TASK"], constants["SIZE"], constants.get("POSITIONS")
+    task, size, positions = constants["TASK"], constants["SIZE"], constants.get("POSITIONS", 0)
     if task == "language":
         config = BlockConfig(
             **size,
