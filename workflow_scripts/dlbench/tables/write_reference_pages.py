@@ -72,7 +72,7 @@ def map_page() -> str:
     programs: dict[str, list[Path]] = {}
     for path in sorted(PROGRAMS.glob("*.py")):
         programs.setdefault(topic(path), []).append(path)
-    rooms = [
+    rooms: list[tuple[object, str, str, str]] = [
         (floor, f"[{room}](dlbench/{room}/__init__.py)", _first_sentence(LIBRARY / room), room)
         for floor, rooms in reversed(list(enumerate(reversed(floors()))))
         for room in sorted(rooms)
