@@ -45,6 +45,14 @@ OUR_PYTHON = (
 START = STRICT if STARTED.uses_conda else STRICT + OUR_PYTHON
 PROGRAMS = escaped(shlex.quote(str(own_code.project_path("workflow_scripts"))))
 
+if STARTED.moves_results():
+    raise WorkflowError(
+        "dlbench: its programs look for results in results/ of the working directory, which "
+        "pathvars, prefix and replace_prefix do not move: leave them out, or give the module "
+        '`pathvars: results="results"`. To have results elsewhere make results a link '
+        "(ln -s /scratch/me/mine results), or start Snakemake with --directory"
+    )
+
 # A start chooses the sentinels; its jobs must plan the same ones.
 try:
     if STARTED.is_main:

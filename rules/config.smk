@@ -72,12 +72,6 @@ if STARTED.is_main and (newer := untested(metadata.version("snakemake"))):
     print(newer, file=sys.stderr)
 CONFIG_FILES = config_files.files(STARTED.is_module)
 
-if STARTED.prefixes("results/"):
-    raise WorkflowError(
-        "dlbench: its results are in results/ of the working directory, where its programs look "
-        "for them: leave prefix and replace_prefix out of the module, or start Snakemake with "
-        "--directory"
-    )
 try:
     config_files.read(
         *CONFIG_FILES,

@@ -121,7 +121,10 @@ def test_what_a_module_cannot_be_given_and_a_start_without_a_limit_are_refused(s
     scratch.edit('config["dlbench"]', 'config["dlbench"]\n    prefix:\n        "bench"')
     finished = scratch.snakemake(*BENCH, "-n")
     assert finished.returncode != 0
-    assert "leave prefix and replace_prefix out of the module" in finished.stdout
+    assert "pathvars, prefix and replace_prefix do not move: leave them out" in finished.stdout
+    scratch.edit('prefix:\n        "bench"', 'pathvars:\n        results="elsewhere"')
+    finished = scratch.snakemake(*BENCH, "-n")
+    assert finished.returncode != 0 and "(ln -s /scratch/me/mine results)" in finished.stdout
 
 
 def test_what_snakedeploy_has_deployed_trains_and_trains_nothing_twice(project):

@@ -12,7 +12,7 @@ import yaml
 from dlbench.common import files
 from dlbench.records import run_record
 from dlbench.study.runs import is_sentinel
-from support.campaigns.campaign import STUDY, TRAINED
+from support.campaigns.campaign import STUDY, TRAINED, Campaign
 from support.studies.site_facts import CONFIG
 
 AFTER_RUNS = {"list_records", "collect_runs", "draw_figure"}
@@ -69,6 +69,45 @@ def test_dates_and_lost_data_compute_nothing_and_another_figure_only_its_drawing
     assert campaign.scheduled() == {}
     append(campaign, "drawing/figures/loss.py", "# changed")
     assert campaign.scheduled() == {"draw_figure": ["loss"]}
+
+
+@pytest.mark.ci
+def test_results_that_moved_behind_a_link_stay_and_what_is_missing_is_trained_there(
+    campaign, tmp_path
+):
+    results, disk = campaign.folder / "results", tmp_path / "disk"
+    results.rename(disk)
+    results.symlink_to(disk)
+    assert campaign.scheduled() == {}
+    deleted, *_ = campaign.ids()
+    shutil.rmtree(disk / "runs" / deleted)
+    of_status = json.loads(campaign.dlbench("status", "--json", code=1))["combinations"]
+    assert (of_status["total"], of_status["pending"]) == (3, 1)
+    assert campaign.scheduled()["train"] == [deleted]
+    campaign.succeed()
+    assert results.is_symlink() and (disk / "runs" / deleted / "run.json").is_file()
+
+    disk.rename(tmp_path / "moved")
+    refused = campaign.snakemake("-n")
+    assert refused.returncode != 0
+    assert f"{results} (a link to {disk}) is no folder that this user can reach" in refused.stdout
+    results.unlink()
+    results.symlink_to(tmp_path / "moved")
+    assert campaign.scheduled() == {}
+
+
+def test_two_studies_of_one_clone_lie_apart_by_the_option_directory(fresh, tmp_path):
+    block = QUICK | {"dataset": "synthetic", "exclude": []}
+    fresh.configure(matrix=[block | {"model": "lenet5"}], figures=[])
+    apart = Campaign(tmp_path / "apart")
+    apart.folder.mkdir()
+    apart.configure(matrix=[block | {"model": "cnn12"}], figures=[])
+    fresh.succeed()
+    there = "--directory", str(apart.folder)
+    fresh.succeed(*there)
+    assert [run_id.partition("-")[0] for run_id in fresh.ids()] == ["lenet5"]
+    assert [run_id.partition("-")[0] for run_id in apart.ids()] == ["cnn12"]
+    assert fresh.scheduled() == fresh.scheduled(*there) == {}
 
 
 def append(campaign, name, line="CHANGED = 1"):

@@ -56,6 +56,27 @@ def test_a_start_on_a_full_disk_says_so_before_anything_is_written(
         planning.check_folders(writes=False)
 
 
+def test_results_that_are_no_folder_are_refused_and_a_link_to_one_is_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results, disk = Path("results"), tmp_path / "disk"
+    results.symlink_to(disk)
+    refused = (
+        rf"{tmp_path}/results \(a link to {disk}\) is no folder .*\(ln -s .*nothing was started"
+    )
+    with pytest.raises(Error, match=refused):  # nothing is there
+        planning.check_folders(writes=False)
+    disk.write_text("")
+    with pytest.raises(Error, match=refused):
+        planning.check_folders(writes=True)
+    disk.unlink()
+    disk.mkdir()
+    planning.check_folders(writes=True)
+    results.unlink()
+    results.write_text("")
+    with pytest.raises(Error, match=f"{tmp_path}/results is no folder that this user can reach"):
+        planning.check_folders(writes=False)
+
+
 PATTERNS = {
     "step": r"time (?P<step_time_ms>\S+)ms",
     "metrics": {"busbw_gb_per_s": r"bandwidth: (\S+)"},

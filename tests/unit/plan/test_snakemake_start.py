@@ -99,6 +99,7 @@ def test_a_start_of_a_version_that_lacks_all_of_them_is_one_that_runs_here(capsy
     assert start.executor is None and not start.submits and not start.forces_all
     assert start.forced == frozenset() and not start.uses_conda and start.configfiles == []
     assert start.resource(types.SimpleNamespace(), "slurm_partition") is None
+    assert not start.moves_results()
     assert len(capsys.readouterr().err.splitlines()) >= 8
 
 
@@ -111,6 +112,19 @@ def test_what_is_forced_is_known_by_rules_and_files():
     assert start.forced == {"train", "x"} and not start.forces_all
     rule = types.SimpleNamespace(rule=types.SimpleNamespace(name="train"))
     assert start.forces_rule(rule) and not start.forces_rule(types.SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    ("results", "prefix", "moves"),
+    [("results", "", False), ("/scratch/mine", "", True), ("results", "bench/", True)],
+)
+def test_pathvars_and_a_prefix_move_results(results, prefix, moves):
+    pathvars = types.SimpleNamespace(apply=lambda path: path.replace("<results>", results))
+    modifier = types.SimpleNamespace(replace_prefix=lambda path: prefix + path)
+    workflow = types.SimpleNamespace(
+        pathvars=pathvars, modifier=types.SimpleNamespace(path_modifier=modifier)
+    )
+    assert SnakemakeStart(workflow).moves_results() == moves
 
 
 @pytest.mark.parametrize(

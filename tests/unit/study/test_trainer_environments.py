@@ -230,11 +230,16 @@ def test_what_belongs_to_somebody_else_is_named_and_left_alone(another_user, mon
     (home / "python").write_text("#!/bin/sh\n")
     python.symlink_to(home / "python")
     stamp.write_text("{}")
+    mine = folder / "mine"
+    mine.mkdir()
+    mine.chmod(0o777)
+    (mine / "results").symlink_to("../results")
     monkeypatch.chdir(folder)
     planning.check_folders(writes=True)
     assert trainer_environments.is_installed("train")
     home.chmod(0o000 if os.geteuid() else 0o700)
-    folder.chmod(0o555 if os.geteuid() else 0o755)
+    for place in (folder, folder / "results"):
+        place.chmod(0o555 if os.geteuid() else 0o755)
     become()
     reason = skipping.skip_reason(RUN, DEVICES, made_studies.study())
     assert f"the Python of envs/train is {home}/python, which this user may not reach" in reason
@@ -243,3 +248,8 @@ def test_what_belongs_to_somebody_else_is_named_and_left_alone(another_user, mon
     assert planning._missing_environments([RUN]) == set()  # nothing is made again over the other's
     with pytest.raises(Error, match=rf"{folder} is not writable for this user.*dlbench status"):
         planning.check_folders(writes=False)
+    monkeypatch.chdir(mine.name)
+    planning.check_folders(writes=False)
+    refused = rf"{mine}/results \(a link to \.\./results\) is not writable for this user"
+    with pytest.raises(Error, match=refused):
+        planning.check_folders(writes=True)

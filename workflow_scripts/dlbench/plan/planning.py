@@ -53,16 +53,24 @@ def no_sentinels(study: Study, to_train: list[Run], took_s: dict[str, float]) ->
 def check_folders(writes: bool) -> None:
     """Check that Snakemake and its jobs can write into their folders.
 
-    `writes`: whether results will be written; a dry run only writes its lock. Raises Error: a
-    folder is not writable for this user, or its disk is full.
+    `writes`: whether results will be written; a dry run only writes its lock. Raises Error: the
+    results are no folder, a folder is not writable for this user, or its disk is full.
     """
-    places = [Path(".snakemake"), *([run_record.RESULTS] if writes else [])]
+    results = run_record.RESULTS
+    leads = f" (a link to {os.readlink(results)})" if results.is_symlink() else ""
+    if os.path.lexists(results) and not os.path.isdir(results):
+        raise Error(
+            f"{results.absolute()}{leads} is no folder that this user can reach: make it one, or a "
+            "link to a folder of yours (ln -s /scratch/me/mine results); nothing was started"
+        )
+    places = [Path(".snakemake"), *([results] if writes else [])]
     for place in (place if place.exists() else Path() for place in places):
         if not os.access(place, os.W_OK | os.X_OK):
             raise Error(
-                f"{place.absolute()} is not writable for this user, so that no workflow can be "
-                "started here; dlbench status, doctor, export and compare can read "
-                "it, and a copy of the folder with its results can continue the campaign"
+                f"{place.absolute()}{leads if place == results else ''} is not writable for this "
+                "user, so that no workflow can be started here; dlbench status, doctor, export and "
+                "compare can read it, and a copy of the folder with its results can continue the "
+                "campaign"
             )
         disk = os.statvfs(place)
         free_bytes = disk.f_bavail * disk.f_frsize

@@ -106,6 +106,11 @@ READ = {
         lambda path: path,
         "a module with a prefix makes its results where our programs do not find them",
     ),
+    "pathvars.apply": Attribute(
+        "a value of the pathvar `results`, which our rules do not use, is refused",
+        lambda path: "results/",
+        "pathvars are ignored: results are in results/ of the working directory",
+    ),
     "overwrite_configfiles": Attribute(
         "a key that is twice in a file of --configfile is an error",
         (),
@@ -186,9 +191,10 @@ class SnakemakeStart:
         """Whether another workflow uses this one as a module."""
         return not self._read("modifier.is_main_snakefile")()
 
-    def prefixes(self, path: str) -> bool:
-        """Whether the module statement of another workflow adds a prefix to a path."""
-        return self._read("modifier.path_modifier.replace_prefix")(path) != path
+    def moves_results(self) -> bool:
+        """Whether pathvars, or a module statement's prefix, would move the outputs of rules."""
+        named = self._read("pathvars.apply")("<results>/")
+        return self._read("modifier.path_modifier.replace_prefix")(named) != "results/"
 
     @functools.cached_property
     def submits(self) -> bool:
