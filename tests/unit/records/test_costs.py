@@ -134,3 +134,19 @@ def test_of_a_long_log_only_the_ends_are_read(study):
     before = bytes_read()
     assert costs.full_duration_s(log) == 60
     assert bytes_read() - before < log.stat().st_size / 20
+
+
+def test_what_runs_need_is_summed_by_rule_from_snakemakes_benchmarks(tmp_path):
+    folder = tmp_path / "benchmarks"
+    texts = {
+        "convert_dataset/a.tsv": "s\th:m:s\n2.5\t0:00:02\n",
+        "convert_dataset/b.tsv": "s\n1.5\n",
+        "draw_figure/loss.tsv": "s\n9\n",
+        "make_image/damaged.tsv": "\x00",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert costs.prepared_s(tmp_path) == {"convert_dataset": 4.0, "make_image": 0.0}
+    assert folder / "draw_figure/loss.tsv" not in costs.benchmarks(tmp_path)
+    assert costs.prepared_s(tmp_path / "nothing") == {}

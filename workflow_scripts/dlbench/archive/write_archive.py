@@ -37,7 +37,7 @@ from dlbench.drawing import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, skipping, standing
-from dlbench.records import judgement, run_record
+from dlbench.records import costs, judgement, run_record
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
 from dlbench.tables import cells
@@ -305,6 +305,7 @@ def _results(study, trained):
     files += [results / f"tables/{name}.parquet" for name in cells.OF_STUDY]
     files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
     files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
+    files += costs.benchmarks(results)
     if trainer_environments.CHOSEN.is_file():
         files.append(trainer_environments.CHOSEN)
     for entry in study.imports:

@@ -11,6 +11,7 @@
 """
 
 import contextlib
+import csv
 import functools
 import itertools
 import json
@@ -317,6 +318,22 @@ def stopped_after_s(run: Run) -> float:
     if not log.is_file() or (end and end.get("status") != "timeout"):
         return 0.0
     return duration_s(log) or sum(parts(log).values())
+
+
+def benchmarks(results: Path) -> list[Path]:
+    """Snakemake's benchmarks of what runs need; those of figures change with each drawing."""
+    found = sorted(results.glob("benchmarks/*/*.tsv"))
+    return [path for path in found if path.parent.name != "draw_figure"]
+
+
+def prepared_s(results: Path) -> dict[str, float]:
+    """{rule that makes what runs need: seconds of its jobs}, by Snakemake's benchmarks."""
+    spent_s: Counter[str] = Counter()
+    for path in benchmarks(results):
+        with contextlib.suppress(KeyError, TypeError, ValueError, csv.Error):  # damaged
+            rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), delimiter="\t")
+            spent_s[path.parent.name] += sum(float(row["s"]) for row in rows)
+    return dict(spent_s)
 
 
 def recorded_s(record: dict[str, Any]) -> float:

@@ -32,7 +32,7 @@ from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.machine import binding
 from dlbench.machine.hardware import installed_gib
-from dlbench.records import run_record
+from dlbench.records import costs, run_record
 from dlbench.report import (
     findings,
     limit_sentences,
@@ -176,7 +176,9 @@ def read(
     return Report(
         study=_study(rows) or "without runs",
         lead=sentences.lead(runs, coverage),
-        facts=sentences.facts(runs, sentinels, drift, _spent_s(folder)),
+        facts=sentences.facts(
+            runs, sentinels, drift, _spent_s(folder), costs.prepared_s(Path(runs_folder).parent)
+        ),
         statuses=_statuses(coverage),
         fastest=report_tables.fastest(runs),
         without_rate=_workloads_without_rate(runs),

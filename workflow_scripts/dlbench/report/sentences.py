@@ -63,13 +63,18 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
 
 
 def facts(
-    runs: list[Row], sentinels: Sequence[Row], drift: Sequence[Row], spent_s: Mapping[str, float]
+    runs: list[Row],
+    sentinels: Sequence[Row],
+    drift: Sequence[Row],
+    spent_s: Mapping[str, float],
+    prepared_s: Mapping[str, float],
 ) -> list[tuple[str, str]]:
     """(term, text) of what was measured and on what, as far as it is known.
 
     Args:
         runs, sentinels, drift: rows of the tables of runs and of drift.
         spent_s: seconds of each part of all runs together (dlbench/records/account.py).
+        prepared_s: seconds of each rule that makes what runs need, all its jobs together.
     """
     if not runs:
         return []
@@ -101,6 +106,9 @@ def facts(
         "Dates": _dates(runs),
         "Sessions": session_text if len(known) > 1 else "",
         "Wall time of all runs": time_spent(spent_s),
+        "Prepared in": ", ".join(
+            f"{phrases.duration(s)} ({rule.replace('_', ' ')})" for rule, s in prepared_s.items()
+        ),
     }
     return [(term, text) for term, text in terms.items() if text]
 
