@@ -81,18 +81,12 @@ def test_results_that_moved_behind_a_link_stay_and_what_is_missing_is_trained_th
     assert campaign.scheduled() == {}
     deleted, *_ = campaign.ids()
     shutil.rmtree(disk / "runs" / deleted)
-    of_status = json.loads(campaign.dlbench("status", "--json", code=1))["combinations"]
+    of_status = json.loads(campaign.dlbench("status", "--json"))["combinations"]
     assert (of_status["total"], of_status["pending"]) == (3, 1)
-    assert campaign.scheduled()["train"] == [deleted]
     campaign.succeed()
     assert results.is_symlink() and (disk / "runs" / deleted / "run.json").is_file()
-
-    disk.rename(tmp_path / "moved")
-    refused = campaign.snakemake("-n")
-    assert refused.returncode != 0
-    assert f"{results} (a link to {disk}) is no folder that this user can reach" in refused.stdout
     results.unlink()
-    results.symlink_to(tmp_path / "moved")
+    results.symlink_to(disk.rename(tmp_path / "moved"))
     assert campaign.scheduled() == {}
 
 
