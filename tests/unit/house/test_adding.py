@@ -6,7 +6,6 @@ Training with them is tested in tests/workflow/test_own_data.py.
 import json
 import shutil
 import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -100,35 +99,11 @@ print(json.dumps([len(found), all(found)]))
 
 
 def test_the_log_becomes_a_run_with_its_throughput(project):
-    log = "".join(f"step {n}: 0.125 s, loss {3 - n / 8}\n" for n in range(1, 9))
-    (project / "log.txt").write_text(log)
-    command = ["log.txt", "--output", "imported.parquet", "--fields", '{"global_batch": 64}']
-    start(project, "workflow_scripts/dlbench", "import", *command)
-    (run,) = pq.read_table(project / "imported.parquet").to_pylist()
-    assert run["timing_source"] == "our_script"
-    assert run["images_per_second"] == 64 / 0.125
-    assert (run["steps_measured"], run["burn_in_steps"], run["final_loss"]) == (7, 1, 2.0)
-
-
-def test_the_log_that_patterns_read_becomes_a_run_too(project):
     (project / "loop.txt").write_text("".join(f"step {n} took 125 ms\n" for n in range(1, 9)))
     command = ["loop.txt", "--output", "loop.parquet", "--fields", '{"global_batch": 64}']
     start(project, "workflow_scripts/dlbench", "import", *command)
     (run,) = pq.read_table(project / "loop.parquet").to_pylist()
     assert (run["timing_source"], run["images_per_second"]) == ("our_loop", 64 / 0.125)
-
-
-def test_a_log_with_a_step_that_is_none_is_refused_with_its_line(project):
-    (project / "bad.txt").write_text("step 1: 0.1 s, loss 1\nstep 2: soon s, loss 1\n")
-    finished = subprocess.run(
-        [sys.executable, "workflow_scripts/dlbench", "import", "bad.txt", "--output", "x.parquet"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode != 0
-    assert "bad.txt, line 2: no step: 'step 2: soon s, loss 1'" in finished.stderr
 
 
 def test_the_figure_is_drawn(project):
