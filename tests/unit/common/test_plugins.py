@@ -160,6 +160,8 @@ def test_constants_are_read_without_importing():
     figure = plugins.constants("figures", "loss")
     assert figure["CATEGORY"] == "Learning"
     assert figure["CAPTION"].strip().startswith("Training loss")
+    with pytest.raises(TypeError):  # they are those of all callers
+        figure["CATEGORY"] = "Mine"
 
 
 def test_imports_for_type_hints_alone_are_not_executed(tmp_path):

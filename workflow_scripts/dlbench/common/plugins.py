@@ -14,9 +14,9 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from dlbench import Error
@@ -207,14 +207,14 @@ def parse_file(file: Path) -> ast.Module:
 
 
 @functools.cache
-def constants(kind: str, name: str) -> dict[str, Any]:
+def constants(kind: str, name: str) -> Mapping[str, Any]:
     """The literal constants in the file of `name`, read without importing it.
 
     So the workflow reads the caption of a figure without importing Matplotlib.
     """
     values = _constants(path(kind, name))
     variants = values.get("VARIANTS", {}) if _last_part(kind) in FAMILIES else {}
-    return values | variants.get(name, {})
+    return MappingProxyType(values | variants.get(name, {}))  # all callers share it
 
 
 @functools.cache
