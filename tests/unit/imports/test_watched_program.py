@@ -121,5 +121,7 @@ def test_the_size_of_a_folder_is_that_of_all_files_below_it(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     for name, size in (("one", 5), ("a/two", 7), ("a/b/three", 11)):
         (tmp_path / name).write_bytes(b"x" * size)
-    assert train_external.bytes_below(tmp_path) == 23
+    for name, target in (("a/again", "b"), ("a/latest", "two")):  # links are as long as a name
+        (tmp_path / name).symlink_to(target)
+    assert train_external.bytes_below(tmp_path) == 23 + 1 + 3
     assert train_external.bytes_below(tmp_path / "none") == 0

@@ -146,7 +146,7 @@ def run_watched(
 
 
 def bytes_below(folder: Path) -> int:
-    """The size of all files in a folder and in those below it."""
+    """The size of all files in a folder and in those below it, of links without what they name."""
     total = 0
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
@@ -154,7 +154,7 @@ def bytes_below(folder: Path) -> int:
                 total += bytes_below(Path(entry.path))
             else:
                 with contextlib.suppress(OSError):  # it has just been removed
-                    total += entry.stat().st_size
+                    total += entry.stat(follow_symlinks=False).st_size
     return total
 
 
