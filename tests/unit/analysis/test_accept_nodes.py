@@ -199,6 +199,10 @@ def test_a_mean_over_repeats_is_held_against_the_bound_of_runs(tmp_path):
     entry = {"match": {"model": "resnet50", "nodes": 1}, "images_per_second": RATE}
     found = judged(tmp_path, [entry], runs)
     assert (found["n1"].passed, found["n2"].passed) == (True, False)
+    assert found["n2"].failures[0].endswith("likely: " + accept_nodes.OF_RUNS)
+    entry["match"]["nodes"] = 2
+    found = judged(tmp_path, [entry], [run("n[1-2]", 890, nodes=2)])
+    assert found["n[1-2]"].failures[0].endswith("likely: " + accept_nodes.OF_RUNS_ACROSS)
 
 
 def test_runs_without_a_node_are_those_of_their_host_and_domains_do_not_matter(tmp_path):

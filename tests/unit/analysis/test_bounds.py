@@ -152,6 +152,13 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path, monkeypa
     finished = start("a.json", "--write-bounds", "r.yaml")
     assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 bounds\n")
     assert start("a.json", "--bounds", "r.yaml").returncode == 0
+    both = yaml.safe_load((tmp_path / "r.yaml").read_text())
+    (kept,) = both["references"]
+    too_fast = kept["images_per_second"] | {"value": 200.0}
+    both["references"].append(kept | {"images_per_second": too_fast})
+    (tmp_path / "both.yaml").write_text(yaml.safe_dump(both))
+    failed = start("a.json", "--bounds", "both.yaml")
+    assert (failed.returncode, "1 of 2 bounds passed, 1 failed" in failed.stdout) == (1, True)
     failed = start("slow.json", "--references", "r.yaml")
     assert failed.returncode == 1
     assert "0 of 1 bounds passed, 1 failed" in failed.stdout

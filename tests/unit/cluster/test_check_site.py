@@ -10,7 +10,7 @@ import yaml
 from dlbench.cluster import check_site, profiles
 from dlbench.cluster.check_site import Remark
 from dlbench.common import tools
-from dlbench.study import config
+from dlbench.study import config, trainer_environments
 from support.machines.paths import REPOSITORY, without_a_space
 from support.programs import in_process
 from support.runs.ended_runs import finish
@@ -372,6 +372,18 @@ def test_several_nodes_are_asked_each_if_runs_are_on_several(place, program):
     )
     found = only_fix(with_job=True)
     assert found.startswith("a job on 2 nodes ran on")
+
+
+def test_nodes_are_held_against_what_runs_of_any_framework_need(place, monkeypatch):
+    seen = []
+    monkeypatch.setattr(check_site, "remarks_on_nodes", lambda *given: seen.append(given[1]) or ())
+    monkeypatch.setattr(trainer_environments, "is_installed", lambda _: True)
+    of_jax = BLOCK | {"name": "jax", "framework": "jax", "environment": "jax"}
+    write("config.yaml", CONFIG | {"matrix": [BLOCK, of_jax], "figures": []})
+    findings(with_job=True)
+    (expected,) = seen
+    assert expected["own_name"]  # which JAX needs
+    assert sorted(expected["packages"].values()) == ["jax", "snakemake", "tensorflow"]
 
 
 def test_the_node_looks_for_mpirun_in_the_folders_of_environments_then_on_the_path(place):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from dlbench.common import terminal
 from dlbench.data import own_pictures, picture_index
 from dlbench.data.own_pictures import Settings
 from dlbench.data.picture_index import Index, IndexingError
@@ -244,6 +245,15 @@ def test_the_digest_is_of_names_and_contents_and_not_of_places_and_times(tmp_pat
     assert digest(tmp_path / "b")[0] != first
     (tmp_path / "a/cat/1.jpg").rename(tmp_path / "a/cat/3.jpg")
     assert digest(tmp_path / "a")[0] != first
+
+
+def test_reading_pictures_says_how_many_are_read_and_when_all_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "EVERY_S", 0)
+    monkeypatch.setattr(picture_index, "READERS", 1)
+    folder = make(tmp_path, "cat/1.jpg", "cat/2.jpg")
+    digest(folder)
+    said = [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == [f"reading: {done} of 2" for done in (0, 1, 1, 2)]
 
 
 def test_only_classes_whose_listing_changed_are_read_again(tmp_path):

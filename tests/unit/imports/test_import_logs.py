@@ -276,6 +276,12 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
     assert "not JSON" in done.stderr
 
 
+def test_runs_and_baselines_are_not_imported_at_once(tmp_path):
+    done = program(tmp_path, "--output", tmp_path / "a", "--baselines", tmp_path / "b")
+    assert done.returncode == 2
+    assert "expected --output or --baselines, not both" in done.stderr
+
+
 def test_the_program_lists_every_kind_with_what_it_is():
     listed = [line.split() for line in program("--list").stdout.splitlines()]
     names = [*kinds.names(), *plugins.names("baseline_importers")]

@@ -1,11 +1,11 @@
-"""Templates: what they insert is escaped; a value that they lack is an error."""
+"""Pages: what templates insert is escaped, a value that they lack is an error; texts wrap."""
 
 import jinja2
 import pytest
 from markupsafe import Markup
 
 from dlbench.pages import templates
-from dlbench.pages.formats import html_page
+from dlbench.pages.formats import html_page, text
 from dlbench.pages.page import Cell, Page, Section, Table
 
 EVIL = "</style><script>alert(1)</script>\"' &"
@@ -38,3 +38,11 @@ def test_intervals_are_drawn_on_one_logarithmic_scale_and_those_without_ends_hav
     # 1 is at 72 of 144 pixels, and 1.25 log(1.15) are 66; 1.2 is beyond the end.
     for drawn in ('x="68.2" y="2" width="7.5"', 'x1="90.4" x2="124.8"', 'cx="108.0"', 'cx="138.0"'):
         assert drawn in made
+
+
+def test_a_cell_of_a_text_wraps_at_spaces_and_keeps_names_with_hyphens_whole():
+    """A name or an option can be copied from a terminal."""
+    page = Page(
+        "t", "l", (Section("s", (), Table(("a",), [["x" * 70 + " --batch-per-device 8"]])),)
+    )
+    assert text(page, 80).splitlines()[-2:] == ["x" * 70, "--batch-per-device 8"]

@@ -112,6 +112,9 @@ def test_what_is_forced_is_known_by_rules_and_files():
     assert start.forced == {"train", "x"} and not start.forces_all
     rule = types.SimpleNamespace(rule=types.SimpleNamespace(name="train"))
     assert start.forces_rule(rule) and not start.forces_rule(types.SimpleNamespace())
+    mode.name = "SUBPROCESS"  # of a job, which makes what the main process told it to
+    job = SnakemakeStart(types.SimpleNamespace(exec_mode=mode, dag_settings=settings))
+    assert job.forced == frozenset() and not job.forces_rule(rule)
 
 
 @pytest.mark.parametrize(

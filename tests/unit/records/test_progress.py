@@ -95,3 +95,5 @@ def test_of_a_program_of_others_it_is_told_how_much_it_has_written_and_when(tmp_
         r"it has written 2 kB, the last (\d+) s ago", costs.describe_output(tmp_path)
     )
     assert 40 <= int(said[1]) < 80
+    os.utime(tmp_path / "out.txt", (now + 900, now + 900))  # by a clock that is ahead
+    assert costs.describe_output(tmp_path) == "it has written 2 kB, the last 0 s ago"
