@@ -91,7 +91,7 @@ def test_runs_that_other_processes_disturbed_are_no_part_of_those_that_stalled(t
         "2 runs: disturbed; no statement about speed that uses them is labelled shown (other "
         "processes used 0.08 of 2 cores)."
     ) in caveats
-    assert "1 run: unstable, and not disturbed; stalled steps" in caveats
+    assert "1 run: unstable, not disturbed; steps stalled, so" in caveats
     quota = [made_tables.run(repeat=i, quota_throttled_percent=p) for i, p in ((1, 4), (2, 35))]
     assert (
         "1 run: stopped by a quota of CPU time in up to 35 % of its periods; their rates are those "

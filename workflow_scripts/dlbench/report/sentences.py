@@ -210,7 +210,7 @@ def _on_repeats(runs):
     if limited := [percent for percent in shares if percent > THROTTLED_PERCENT]:
         what = f"stopped by a quota of CPU time in up to {max(limited):.0f} % of its periods"
         yield from _caveat(limited, f"{what}; their rates are those of the quota")
-    what = "unstable, and not disturbed; stalled steps make the mean step time longer than usual"
+    what = "unstable, not disturbed; steps stalled, so the mean is longer than a typical step"
     yield from _caveat([row for row in others if row["status"] == "unstable"], what)
 
 
