@@ -158,7 +158,7 @@ def load(kind: str, name: str) -> ModuleType:
     told = [(key, vars(module)[key]) for key in TOLD if key in vars(module)]
     given = {**known, "NAME": name}
     of_variant = {key: functools.partial(function, constants=given) for key, function in told}
-    vars(variant).update(vars(module) | known | of_variant)
+    vars(variant).update(vars(module) | {**known, **of_variant})
     return variant
 
 
