@@ -6,7 +6,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from snakemake.logging import ColorizingTextHandler, DefaultFormatter
+from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
+from snakemake.settings.enums import Quietness
 
 from dlbench.campaign import live
 from dlbench.plan import planning
@@ -30,6 +31,8 @@ class Campaign:
         plan = planning.make_plan(SETTINGS)
         self.plan, self.capfd = plan, capfd
         self.handler = ColorizingTextHandler(formatter=DefaultFormatter({"rules"}))
+        rules = {Quietness.RULES}  # as profiles/default says
+        self.handler.addFilter(DefaultFilter(rules, False, False, False, False))
         self.live = live.Live(plan, self.handler, OPTIONS)
 
     def show(self, msg="", level=logging.INFO, **values):

@@ -84,7 +84,10 @@ class Live:
                 if self._table:
                     self._pass(record)
                 self._table = False
-            elif not event or event in ("shellcmd", "error"):
+            elif event == "shellcmd":
+                if self._options.printshellcmds:
+                    self._pass(record)
+            elif not event or event == "error":
                 self._pass(record)
             self._draw()
 
@@ -127,12 +130,14 @@ class Live:
         return " · ".join(parts)[:width]
 
     def _pass(self, record):
-        """Print a record as Snakemake does, without control characters of others."""
-        if self._handler.filter(record):
-            text = terminal.plain(NO_REASON.sub("", self._handler.format(record)))
-            sys.stderr.write(self._erase)
-            level = {"levelno": record.levelno, "levelname": record.levelname}
-            self._handler.emit(logging.makeLogRecord({"msg": text, **level}))
+        """Print a record as Snakemake does, errors too, which --quiet rules would hide.
+
+        Control characters of others are left out.
+        """
+        text = terminal.plain(NO_REASON.sub("", self._handler.format(record)))
+        sys.stderr.write(self._erase)
+        level = {"levelno": record.levelno, "levelname": record.levelname}
+        self._handler.emit(logging.makeLogRecord({"msg": text, **level}))
 
     def _print(self, text):
         print(f"{self._erase}{terminal.plain(text)}", file=sys.stderr, flush=True)
