@@ -28,7 +28,7 @@ rule fetch_dataset:
         bench=1,
     params:
         fetching=lambda w, output: PLAN.fetch_flags(w.dataset),
-        folder="results/data/{dataset}/source",
+        folder=lambda w: f"results/data/{w.dataset}/source",
         own=dataset_folder,
     shell:
         program("dlbench fetch-dataset") + " {wildcards.dataset:q}"
@@ -54,8 +54,8 @@ rule convert_dataset:
         bench=1,
     params:
         check=lambda w, output: STUDY.data["check"],
-        source="results/data/{dataset}/source",
-        folder="results/data/{dataset}",
+        source=lambda w: f"results/data/{w.dataset}/source",
+        folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w, output: judgement.recipe(w.dataset),
         own=dataset_folder,
     shell:
@@ -110,7 +110,7 @@ rule convert_pictures:
         bench=1,
     params:
         given=lambda w, output: json.dumps(STUDY.data["images"][w.dataset]),
-        folder="results/data/{dataset}",
+        folder=lambda w: f"results/data/{w.dataset}",
     shell:
         program("dlbench convert-pictures") + " {wildcards.dataset:q} {params.given:q}"
         " --output {params.folder:q} 2>&1 | tee {log:q}"

@@ -328,12 +328,13 @@ def benchmarks(results: Path) -> list[Path]:
 
 def prepared_s(results: Path) -> dict[str, float]:
     """{rule that makes what runs need: seconds of its jobs}, by Snakemake's benchmarks."""
-    spent_s: Counter[str] = Counter()
+    spent_s: dict[str, float] = {}
     for path in benchmarks(results):
         with contextlib.suppress(KeyError, TypeError, ValueError, csv.Error):  # damaged
             rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), delimiter="\t")
-            spent_s[path.parent.name] += sum(float(row["s"]) for row in rows)
-    return dict(spent_s)
+            seconds = sum(float(row["s"]) for row in rows)
+            spent_s[path.parent.name] = spent_s.get(path.parent.name, 0.0) + seconds
+    return spent_s
 
 
 def recorded_s(record: dict[str, Any]) -> float:
