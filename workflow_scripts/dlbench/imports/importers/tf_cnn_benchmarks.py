@@ -36,6 +36,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
+
 from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
@@ -547,14 +549,11 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
         batch: items per step of the process that printed the rates.
         half_digit: half of the last printed digit, items/s; 0: all digits are printed.
     """
-    readings = (
-        (step * batch / rate, step * batch / rate * half_digit / rate)
-        if 0 < rate < math.inf
-        else (0.0, 0.0)
-        for step, rate in zip(steps.step, rates, strict=True)
-    )
+    known = np.where(np.asarray(rates) > 0, rates, math.inf)
+    times_s = np.asarray(steps.step) * batch / known
+    doubts_s = times_s * half_digit / known
     before, before_s, before_rate = 0, 0.0, None
-    ends = log_lines.window_ends(readings)
+    ends = log_lines.window_ends(zip(memoryview(times_s), memoryview(doubts_s), strict=True))
     for row in ends:
         step, rate = steps.step[row], rates[row]
         took_s = step * batch / rate
