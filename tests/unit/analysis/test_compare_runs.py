@@ -116,13 +116,16 @@ def test_few_runs_give_a_ratio_and_no_verdict():
 
 
 def test_seed_repeat_and_facts_do_not_tell_combinations_apart_and_are_said_to_differ():
+    facts = {"keras": "3", "software_origin": "EESSI_VERSION 2023.06, module CUDA 12.1"}
+    other = facts | {"software_origin": "EESSI_VERSION 2023.06, module CUDA 12.4"}
     found = compared(
-        [measured(A_RATES, seed=1, facts={"site": "here", "git_commit": "a", "keras": "3"})],
-        [measured(A_RATES, seed=2, facts={"site": "there", "host": "n1", "keras": "3"})],
+        [measured(A_RATES, seed=1, facts=facts | {"site": "here", "git_commit": "a"})],
+        [measured(A_RATES, seed=2, facts=other | {"site": "there", "host": "n1"})],
     )
     assert found.pairs[0].compared.ratio == pytest.approx(1)
     assert found.differs == {
         "seed": (["1"], ["2"]), "site": (["here"], ["there"]), "git_commit": (["a"], []),
+        "software_origin": (["module CUDA 12.1"], ["module CUDA 12.4"]),
     }  # fmt: skip
     for name in ("seed", "repeat"):
         with pytest.raises(Error, match=f"{name}: repeats differ in it"):

@@ -3,6 +3,8 @@
 import os
 import platform
 
+import pytest
+
 from dlbench.machine import facts
 
 
@@ -32,6 +34,32 @@ def test_a_folder_that_cannot_be_written_costs_the_list_and_not_the_run(tmp_path
     found = facts.gather(framework={"python": "3"}, packages=tmp_path / "file" / "in")
     assert found["software"]["packages_sha256"] is None
     assert "software.packages_sha256" in found["unknown"]
+
+
+HASH = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+@pytest.mark.parametrize(
+    ("environ", "origin"),
+    [
+        ({"PATH": "/usr/bin", "EBVERSIONCUDA": "12", "CMAKE_PREFIX_PATH": "/usr:/opt/view"}, None),
+        ({"LOADEDMODULES": "GCCcore/12.3.0:tools/cuda/12.1:intel",
+          "_LMFILES_": "/cvmfs/all/GCCcore/12.3.0.lua:/sw/tools/cuda/12.1:/home/you/m/intel"},
+         {"module": {"GCCcore": "12.3.0", "tools/cuda": "12.1", "intel": "intel"},
+          "modulefiles": "/cvmfs/all:/home/(user)/m:/sw"}),
+        ({"SPACK_ENV": "/work/me/env", "SPACK_ROOT": "/opt/spack", "SPACK_LOADED_HASHES": HASH,
+          "CMAKE_PREFIX_PATH": f"/opt/spack/zen3/open-mpi-4.1.5-{HASH}:/x/zlib-1.3-{HASH[:7]}"},
+         {"spack": {"open-mpi": f"4.1.5-{HASH}", "zlib": f"1.3-{HASH[:7]}"},
+          "SPACK_ENV": "/work/(user)/env", "SPACK_ROOT": "/opt/spack"}),
+        ({"EBROOTCUDA": "/pfs/home/me/eb/CUDA/12", "EASYBUILD_PREFIX": "/pfs/home/me", "TOKEN": "x",
+          "EESSI_VERSION": "2023.06", "EESSI_SOFTWARE_PATH": "/cvmfs/versions/2023.06/zen3"},
+         {"EBROOTCUDA": "~/eb/CUDA/12", "EASYBUILD_PREFIX": "~",
+          "EESSI_VERSION": "2023.06", "EESSI_SOFTWARE_PATH": "/cvmfs/versions/2023.06/zen3"}),
+    ],
+)  # fmt: skip
+def test_where_software_came_from_is_told_without_names_of_users(environ, origin):
+    found = facts.origin({"HOME": "/pfs/home/me", "USER": "me"} | environ)
+    assert found == ({"origin": origin} if origin else {})
 
 
 def test_loaded_libraries_are_named_by_their_files():

@@ -22,7 +22,19 @@ MACHINE = {
         "gpus": {"driver": "550.54.15", "cuda_driver": "12.4", "kinds": [{"name": "H100"}]},
         "infiniband": [],
     },
-    "software": {"os": "Debian 12", "kernel": "6.1", "glibc": "2.36", "packages_sha256": None},
+    "software": {
+        "os": "Debian 12",
+        "kernel": "6.1",
+        "glibc": "2.36",
+        "packages_sha256": None,
+        "origin": {
+            "module": {"CUDA": "12.1"},
+            "modulefiles": "",
+            "spack": {"zlib": "1-a"},
+            "EESSI_VERSION": "2023.06",
+            "EBROOTCUDA": "/apps/CUDA/12.1",
+        },
+    },
     "limits": {"cpus": 8, "memory_bytes": "unlimited"},
     "libraries": {"mpi": "Open MPI v4.1.8"},
     "variables": {"OMP_NUM_THREADS": "4"},
@@ -94,7 +106,7 @@ def test_a_fingerprint_changes_with_the_driver_and_not_with_process_host_or_mome
 
 def test_this_machine_has_the_same_fingerprint_twice():
     first, second = (fingerprints.columns(known(facts.gather())) for _ in range(2))
-    assert first == second and all(first.values())
+    assert first == second and all(first[name] for name in fingerprints.COLUMNS)
 
 
 def test_equal_nodes_have_the_fingerprint_of_one_and_others_that_of_their_set():
@@ -129,7 +141,7 @@ def test_a_record_keeps_equal_facts_once_and_each_ranks_host_and_digests():
 
 def test_records_of_before_have_no_fingerprint_and_differ_from_nothing(study):
     assert fingerprints.provenance([[], []]) == {}
-    assert fingerprints.columns({}) == {"hardware_sha256": None, "software_sha256": None}
+    assert set(fingerprints.columns({}).values()) == {None}
     made = study()
     first, second = made.runs
     finished(first)
@@ -145,19 +157,24 @@ def test_a_tables_fingerprint_is_that_of_the_record_and_of_the_campaign(study):
     for run in made.runs:
         finished(run, MACHINE)
     expected = fingerprints.columns(known(MACHINE))
+    assert expected["software_origin"] == "EESSI_VERSION 2023.06, module CUDA 12.1, spack zlib 1-a"
     for row in collected(made):
-        assert {name: row[name] for name in fingerprints.COLUMNS} == expected
+        assert {name: row[name] for name in expected} == expected
     for run in campaigns.read("results").runs:
-        assert {name: run.facts[name] for name in fingerprints.COLUMNS} == expected
+        assert {name: run.facts[name] for name in expected} == expected
 
 
 def test_repeats_that_differ_are_named_with_what_differs(study, capsys):
     made = study()
     first, second = sorted(made.runs, key=lambda run: run.repeat)
     finished(first, MACHINE)
-    finished(second, changed(hardware_gpus={"driver": "560.35"}, variables={"OMP_NUM_THREADS": 2}))
+    others = {"hardware_gpus": {"driver": "560.35"}, "software_origin_module": {"CUDA": "12.4"}}
+    finished(second, changed(**others, variables={"OMP_NUM_THREADS": 2}))
     rows = {row["run_id"]: row for row in collected(made)}
-    words = "hardware gpus driver 560.35, not 550.54.15; variables OMP_NUM_THREADS 2, not 4"
+    words = (
+        "hardware gpus driver 560.35, not 550.54.15; software origin module CUDA 12.4, not 12.1; "
+        "variables OMP_NUM_THREADS 2, not 4"
+    )
     assert rows[second.id]["repeats_differ"] == words
     assert rows[first.id]["repeats_differ"] is None
     assert words in capsys.readouterr().err

@@ -3,6 +3,7 @@
 NVML itself was not run: no GPU is here, so a stand-in takes its place.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dlbench.log import event_fields
 from dlbench.machine import facts, gpus
 from dlbench.machine.gpus import throttle_reasons, visible_gpus
 from dlbench.trainer import sampling
@@ -297,6 +299,34 @@ def test_readings_that_fail_leave_the_others(log, nvml):
     gpu = log.events[0]["gpus"][0]
     assert gpu["utilisation_percent"] is gpu["other_gpu_processes"] is None
     assert (gpu["memory_used_bytes"], gpu["power_w"]) == (2**30, 100)
+
+
+def test_errors_of_the_processs_own_gpus_are_in_the_sample_after_the_kernel_logged_them(
+    log, nvml, tmp_path, monkeypatch
+):
+    kernel = tmp_path / "kmsg"
+    line = "4,1,2,-;NVRM: Xid (PCI:0000:{}:00{}): {}, pid=7, name=python{}\n"
+    kernel.write_text(line.format("02", "", 79, ", before the run"))
+    monkeypatch.setattr(sampling, "KernelLog", lambda *own: gpus.KernelLog(*own, kernel))
+    sampler = gpu_sampler(log, nvml, [1])
+    sampler.start()
+    with kernel.open("a") as file:
+        file.write(line.format("02", " GPU-I:05", 31, ", Ch 00000008, MMU Fault"))
+        file.write("6,2,3,-;usb 1-1: new device\n" + line.format("01", "", 48, ""))
+        file.write(line.format("02", "", 94, ""))
+    sampler.stop()
+    assert [event.get("xids") for event in log.events] == [
+        None,
+        [{"gpu": "0000:02:00", "xid": 31, "message": "Ch 00000008, MMU Fault"},
+         {"gpu": "0000:02:00", "xid": 94, "message": ""}],
+    ]  # fmt: skip
+    event_fields.parse_event(json.dumps(log.events[1]).encode())
+
+
+def test_where_the_kernels_log_cannot_be_read_nothing_is_said(nvml, tmp_path):
+    unread = gpus.KernelLog(nvml, [0], tmp_path / "missing")
+    assert unread.errors() == []
+    unread.close()
 
 
 def test_without_a_driver_or_pynvml_sampling_goes_on_and_says_why(log, nvml, monkeypatch):

@@ -29,6 +29,21 @@ n1:7:9 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA
 n1:7:9 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/1/GDRDMA/flush=None
 n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0
 """
+# Of aws-ofi-nccl over EFA and over Slingshot, as in the logs that nccl_log.py names.
+LIBFABRIC = """
+n1:7:9 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.17.1
+n1:7:9 [0] NCCL INFO NET/OFI Using Libfabric version 2.3
+n1:7:9 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 32 nics)
+n1:7:9 [0] NCCL INFO Using network Libfabric
+n1:7:9 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA
+n1:7:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/Libfabric/3(0)/GDRDMA
+"""
+SLINGSHOT = """
+n1:7:9 [0] NCCL INFO NET/OFI Using aws-ofi-rccl 1.4.0
+n1:7:9 [0] NCCL INFO NET/OFI Selected Provider is cxi
+n1:7:9 [0] NCCL INFO Using network AWS Libfabric
+n1:7:9 [0] NCCL INFO Channel 00 : 3[3] -> 4[0] [send] via NET/AWS Libfabric/1
+"""
 TUNING = """
 n1:7:9 [0] NCCL INFO AllReduce: 268435456 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}
 n1:7:9 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo Tree proto LL channel{Lo..Hi}={0..1}
@@ -65,6 +80,23 @@ def test_lines_of_old_versions_and_of_rccl_are_read():
     assert parse(amd)["version"] == "2.20.5+hip6.2"
 
 
+@pytest.mark.parametrize(
+    ("text", "network", "transport", "gpudirect_rdma"),
+    [
+        (LIBFABRIC, "Libfabric (efa; fabric is efa-direct; 32 nics; aws-ofi-nccl 1.17.1)",
+         "NET/Libfabric/GDRDMA 2", True),
+        (SLINGSHOT, "AWS Libfabric (cxi; aws-ofi-rccl 1.4.0)", "NET/AWS Libfabric 1", False),
+        (SLINGSHOT.replace("Provider is cxi", "provider is cxi, fabric is cxi (found 4 nics)"),
+         "AWS Libfabric (cxi; 4 nics; aws-ofi-rccl 1.4.0)", "NET/AWS Libfabric 1", False),
+        (SLINGSHOT.replace("AWS Libfabric", "Socket"), "Socket", "NET/Socket 1", None),
+    ],
+)  # fmt: skip
+def test_the_network_of_a_plugin_has_its_provider(text, network, transport, gpudirect_rdma):
+    columns = nccl_log.columns([parse(text)])
+    assert (columns["nccl_network"], columns["nccl_transports"]) == (network, transport)
+    assert columns["gpudirect_rdma"] is gpudirect_rdma
+
+
 def test_algorithms_that_nccl_logs_are_counted_by_name_or_by_number():
     found = parse(TUNING)
     assert found["algorithms"] == {
@@ -78,11 +110,12 @@ def test_algorithms_that_nccl_logs_are_counted_by_name_or_by_number():
 def test_columns_are_of_all_processes():
     one, two = parse(ONE_NODE), parse(TWO_NODES)
     assert nccl_log.columns([one, {}, one]) == {
-        "nccl_version": "2.21.5+cuda12.4", "nccl_network": "Socket", "nccl_nvls": True,
-        "nccl_transports": "P2P/CUMEM/read 4", "nccl_algorithms": None, "gpudirect_rdma": None,
+        "nccl_version": "2.21.5+cuda12.4", "nccl_network": "Socket", "nccl_algorithms": None,
+        "nccl_transports": "P2P/CUMEM/read 4, NVLink SHARP", "gpudirect_rdma": None,
     }  # fmt: skip
     both = nccl_log.columns([one, two])
-    assert both["nccl_network"] == "IB, Socket" and both["nccl_nvls"] is False
+    assert both["nccl_network"] == "IB, Socket"
+    assert both["nccl_transports"].endswith("P2P/CUMEM/read 2, no NVLink SHARP")
     assert both["gpudirect_rdma"] is False  # one end does without
     assert set(nccl_log.columns([{}]).values()) == {None}
 

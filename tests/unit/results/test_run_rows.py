@@ -4,7 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from dlbench.analysis import run_tables
 from dlbench.common.run_fields import FIELDS
+from dlbench.log import event_log
+from dlbench.log.event_log import EventLog
+from dlbench.records import run_record
 from dlbench.results import run_rows
 from dlbench.study import other_trainers
 from dlbench.tables import table_columns
@@ -33,6 +37,24 @@ def test_settings_of_a_row_are_those_of_the_record(tmp_path):
     assert row["run_id"] != parsed_runs.RUN.id
     with pytest.raises(TypeError, match="colour"):
         run_rows.row(record_of(tmp_path / "no", colour="red"), STUDY, "cpu", tmp_path)
+
+
+def test_errors_of_gpus_that_the_kernel_logged_are_counted_and_noted(tmp_path):
+    lost = {"gpu": "0000:3b:00", "xid": 79, "message": "GPU has fallen off the bus."}
+    for rank, xids in enumerate(([], [lost, lost, {**lost, "xid": 31, "message": ""}])):
+        parsed_runs.write(tmp_path, [0.5] * 3, rank)
+        log = EventLog(event_log.rank_path(tmp_path / "train.jsonl", rank))
+        log.write("sample", t_s=1.0, **({"xids": xids} if xids else {}))
+        log.close()
+    record = parsed_runs.parsed(tmp_path, parsed_runs.TWO)
+    run_record.check(record)
+    assert run_rows.row(record, STUDY, "gpu", tmp_path)["notes"] == (
+        "the kernel logged errors of its GPUs: 2 x Xid 79 of GPU 0000:3b:00 on its node (GPU has "
+        "fallen off the bus.), 1 x Xid 31 of GPU 0000:3b:00 on its node"
+    )
+    assert [*run_tables.sample_rows({"event": "sample", "t_s": 1.0, "xids": xids})] == [
+        {"t_s": 1.0}
+    ]
 
 
 @pytest.mark.parametrize(("status", "judged"), [("failed", True), ("skipped", False)])

@@ -33,7 +33,7 @@ FACTS = (
     *("study", "site", "device_kind", "device_model", "host", *VERSIONS, "framework_version"),
     *("container_start", "image_digest", "environment_sha256", "training_code", "git_commit"),
     *("git_dirty", "release", "data_sha256", "hardware_sha256", "software_sha256"),
-    "parser_version",
+    *("software_origin", "parser_version"),
 )
 
 

@@ -36,7 +36,7 @@ DEFAULT_MARGIN = 0.01
 FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
 # The verdict on a combination with a side of which no run finished: the first that a run has.
 VERDICT_BY_STATUS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
-NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
+NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit", "software_origin")
 MAX_PAIRS = 1_000_000  # of which the nearest partners are looked for
 
 
@@ -325,13 +325,16 @@ def _differs(a, b, joined):
     """The fields and facts in which the two sides differ, besides those matched on."""
     values_by_name = {}
     for name in (*(n for n in (*JOINABLE, "seed") if n not in joined), *FACTS):
-        values = tuple(
-            sorted({str(run.fields.get(name, run.facts.get(name))) for run in side.runs} - {"None"})
+        values = [
+            {str(run.fields.get(name, run.facts.get(name))) for run in side.runs} - {"None"}
             for side in (a, b)
-        )
+        ]
         comparable = all(values) or (any(values) and name in NAMED_IF_UNKNOWN)
         if comparable and values[0] != values[1]:
-            values_by_name[name] = values
+            if name == "software_origin":  # long lists, of which little differs
+                parts = [{part for text in side for part in text.split(", ")} for side in values]
+                values = [parts[0] - parts[1], parts[1] - parts[0]]
+            values_by_name[name] = sorted(values[0]), sorted(values[1])
     return values_by_name
 
 

@@ -138,6 +138,7 @@ def sample_rows(sample: dict[str, Any]) -> Iterator[Row]:
     """Yield a row for the process and its node, and a row for each of its GPUs."""
     values = _values(sample)
     gpus = values.pop("gpus", None) or []
+    values.pop("xids", None)  # in the notes of the run
     yield values
     for gpu in gpus:
         reasons = gpu["throttle_reasons"]

@@ -18,7 +18,7 @@ from dlbench.machine.hardware import installed_gib
 CLASSES = (
     *("gpus driver", "gpus", "cpu", "tensorflow", "keras", "pytorch", "torch", "jax", "libraries"),
     *("image", "environment", "trainer", "kernel", "memory", "limits", "network", "infiniband"),
-    *("storage", "interconnect", "variables", "module", "python"),
+    *("storage", "interconnect", "variables", "origin", "module", "python"),
 )
 # Changes of these are causes, but no events that are news by themselves: they change all the time.
 NO_EVENTS = ("host", "dlbench", "packages")

@@ -341,6 +341,8 @@ def train(
         # This process runs outside the image and shares only the kernel with the program.
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
+    else:
+        machine["software"] |= facts.origin()
     events.write("machine", **machine)
     device_model = _device_model(machine, watching.gpus)
     logged = folder / other_trainers.LOGGED

@@ -182,6 +182,7 @@ EVENTS = {
         "load_average_1min?": NUMBER, "package_energy_j?": NUMBER, "dram_energy_j?": NUMBER,
         "gpu?": GPU, "throttle_reasons?": TEXT, **GPU_SAMPLE,
         "gpus?": _entries({"gpu": GPU, "throttle_reasons?": TEXTS, **GPU_SAMPLE}),
+        "xids?": _entries({"gpu": TEXT, "xid": COUNT, "message": TEXT}),
     },
     "checkpoint": {"step": COUNT, "t_s": SECONDS},
     "resume": {

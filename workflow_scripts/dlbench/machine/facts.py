@@ -19,7 +19,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,15 @@ LIBRARIES = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn|nccl|rccl|cufft|mpi|ucp|fabric|mkl_rt|iomp5|gomp|"
     r"tcmalloc|jemalloc|mimalloc)(?:[.\-_][\w.\-]*)?\.so[\w.]*"
 )
+
+# Set by modules of EasyBuild and by the start of Spack and EESSI:
+# https://docs.easybuild.io/configuration, https://github.com/EESSI/docs/pull/601.
+ORIGIN = re.compile(
+    "EBROOT.+|EASYBUILD_PREFIX|SPACK_(?:ROOT|ENV)|"
+    "EESSI_(?:VERSION|SOFTWARE_PATH|SOFTWARE_SUBDIR|ACCELERATOR_TARGET)"
+)
+# The folder of a package, by default: https://spack.readthedocs.io/en/latest/config_yaml.html
+SPACK_PREFIX = re.compile("(.+)-([^-]+-[a-z2-7]{7,32})")
 
 
 def system(files: Files) -> dict[str, str | None]:
@@ -63,6 +72,31 @@ def installed_packages(path: list[str] | None = None) -> list[str]:
         ):  # else an installation was interrupted
             versions.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
     return [f"{name}=={version}" for name, version in sorted(versions.items())]
+
+
+def origin(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Where software came from, of modules, EasyBuild, Spack and EESSI; {} without them.
+
+    `module`: {name: version} of the loaded ones; `modulefiles`: the folders that have their files;
+    `spack`: {name: version and hash} of packages whose prefixes are in CMAKE_PREFIX_PATH, where
+    `spack load` and Spack's modules put them; variables of ORIGIN that are set.
+    """
+
+    def listed(name):
+        return redaction.without_user(environ.get(name, ""), environ).split(":")
+
+    loaded, prefixes = listed("LOADEDMODULES"), map(os.path.basename, listed("CMAKE_PREFIX_PATH"))
+    files = zip(loaded, listed("_LMFILES_"), strict=False)
+    folders = {file.removesuffix(".lua").removesuffix(f"/{name}") for name, file in files}
+    versions = (f"/{name}".rpartition("/") for name in loaded if name)
+    found = {
+        "module": {name[1:] or version: version for name, _, version in versions},
+        "modulefiles": ":".join(sorted(folders - {""})),
+        "spack": dict(match.groups() for match in map(SPACK_PREFIX.fullmatch, prefixes) if match),
+        **{name: ":".join(listed(name)) for name in environ if ORIGIN.fullmatch(name)},
+    }
+    found = {name: value for name, value in found.items() if value}
+    return {"origin": found} if found else {}
 
 
 def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:

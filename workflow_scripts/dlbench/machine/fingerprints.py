@@ -48,11 +48,13 @@ def provenance(machines: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def columns(provenance: dict[str, Any]) -> dict[str, str | None]:
-    """The fingerprints of a run, as columns of the runs table; None if not known."""
+    """Fingerprints and origin of the software (but EasyBuild's roots) of a run; None: not known."""
+    flat = [dict(_flat(one.get("origin"))) for one in (provenance.get("software") or {}).values()]
+    origins = {f"{k} {v}" for one in flat for k, v in one.items() if v and "EBROOT" not in k}
     return {
         f"{part}_sha256": _joined(sorted(provenance.get(part) or {}))
         for part in ("hardware", "software")
-    }
+    } | {"software_origin": ", ".join(sorted(origins)) or None}
 
 
 def unlike_nodes(provenance: dict[str, Any]) -> str:

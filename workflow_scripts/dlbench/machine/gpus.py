@@ -46,7 +46,7 @@ from types import ModuleType
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import orphans
+from dlbench.common import orphans, phrases
 from dlbench.machine.energy import COUNTER, INTEGRATED
 from dlbench.machine.hardware import CPU, Files, expand
 
@@ -616,6 +616,64 @@ def pci_address(bus_id: str) -> str:
     """
     domain, _, rest = bus_id.partition(":")
     return f"{int(domain, 16):04x}:{rest.lower()}"
+
+
+KERNEL_LOG, RECORD_BYTES = Path("/dev/kmsg"), 1 << 16
+# NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python, Ch 00000008, ... MMU Fault: ...
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<gpu>[\da-f:]+)[^)]*\): (?P<xid>\d+)(?:, (?:pid|name)=[^,\n]*)*"
+    r"(?:, (?P<message>[^\n]*))?",
+    re.IGNORECASE,
+)
+
+
+class KernelLog:
+    """The errors (Xid) of some GPUs, by their selectors, that the kernel logs from now on.
+
+    Few users may read its log (kernel.dmesg_restrict): for others there are none. Sources:
+    https://docs.nvidia.com/deploy/xid-errors/ for what the numbers mean, and
+    https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg, of which each read is a record.
+    """
+
+    def __init__(
+        self, nvml: ModuleType, selectors: Iterable[int | str], path: Path = KERNEL_LOG
+    ) -> None:
+        self._gpus: set[str] = set()
+        self._file: int | None = None
+        for selector in selectors:
+            with contextlib.suppress(Exception):  # a GPU is lost
+                place = _nvidia_place(nvml, Files(), find_gpu(nvml, selector))
+                self._gpus.add(str(place.pci).partition(".")[0])
+        with contextlib.suppress(OSError):
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._file, 0, os.SEEK_END)
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Those since the last call: `gpu`, its PCI address; `xid`, the number; `message`."""
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(
+            OSError
+        ):  # no more, or some are overwritten: the next call goes on
+            while self._file is not None and (record := os.read(self._file, RECORD_BYTES)):
+                text = record.decode(errors="replace")
+                found += [match.groupdict("") for match in _XID.finditer(text)]
+        ours = [error for error in found if error["gpu"].lower() in self._gpus]
+        return [error | {"xid": int(error["xid"])} for error in ours]
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
+    """A sentence about the errors of a run's GPUs, as its record has them; "" without any."""
+    texts = [
+        f"{error['times']} x Xid {error['xid']} of GPU {error['gpu']} on {error['host']}"
+        + (f" ({phrases.short(error['message'])})" if error["message"] else "")
+        for error in errors
+    ]
+    return f"the kernel logged errors of its GPUs: {', '.join(texts)}" if texts else ""
 
 
 def _near(files: Files, pci: str) -> tuple[int | None, tuple[int, ...]]:

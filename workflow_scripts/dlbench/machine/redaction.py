@@ -316,6 +316,20 @@ def recorded_variables(
     }
 
 
+def without_user(path: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Paths without names of users: those of home folders, and the user's own anywhere.
+
+    >>> without_user("/home/me/eb:/scratch/me/spack:/apps/me2", {"USER": "me"})
+    '/home/(user)/eb:/scratch/(user)/spack:/apps/me2'
+    """
+    path = redact(path)
+    if home := environ.get("HOME", "").rstrip("/"):
+        path = re.sub(rf"(?<![^:]){re.escape(home)}(?![^/:])", "~", path)
+    own = {environ.get("USER"), environ.get("LOGNAME"), os.path.basename(home)} - {"", None, "root"}
+    names = "|".join(["(?<=/home/|users/)[^/:]+", *map(re.escape, filter(None, own))])
+    return re.sub(rf"(?<=/)(?:{names})(?![^/:])", "(user)", path)
+
+
 def shared_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """The recorded variables that repeats should share."""
     return {name: value for name, value in variables.items() if not _matches(name, PER_PROCESS)}

@@ -26,7 +26,7 @@ from dlbench.study.runs import Run, is_sentinel
 
 RECORD_VERSION = 1
 # Of what a record says of its logs. If it changes, all logs are parsed again.
-PARSER_VERSION = 14
+PARSER_VERSION = 15
 KEYS = (
     "record_version",
     "parser_version",
@@ -222,6 +222,7 @@ _METRIC = Kind(
     ),
 )
 _FILE = {"sha256": TEXT}
+_XID = {"host": TEXT, "gpu": TEXT, "xid": NUMBER, "message": TEXT, "times": NUMBER}
 _HARDWARE = {
     "cpu": {"model": TEXT, "vendor": TEXT, "governors": TEXT_LIST, "frequency_driver": TEXT_LIST,
             "numa": [FACTS]},
@@ -240,7 +241,7 @@ RECORD = {
         "session": {"id": TEXT}, "container": {"digest": TEXT, "start": TEXT},
         "site": {"name": TEXT, "storage": TEXT, "interconnect": TEXT}, "versions": {"*": TEXT},
         "user_files": {"model": _FILE, "trainer": _FILE}, "modules": TEXT_LIST,
-        "hosts": TEXT_LIST, "hardware": {"*": _HARDWARE},
+        "xids": [_XID], "hosts": TEXT_LIST, "hardware": {"*": _HARDWARE},
         "software": {"*": FACTS}, **dict.fromkeys(("libraries", "variables", "limits"), FACTS),
         "present": {"memory_bytes": NUMBER, "gpus": [PLAIN], "gpu_links": [_LINK]},
     },

@@ -315,9 +315,21 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
         **{key: start.get(key) for key in OF_START},
         "bindings": binding.from_starts([log.start for log in logs]),
         "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
+        "xids": _xids(logs),
         "resumed": [{key: event.get(key) for key in OF_RESUME} for event in logs[0].resumes],
         **_machines(logs),
     }
+
+
+def _xids(logs):
+    """Errors of GPUs: the first of each GPU and number, with how many `times` it was logged."""
+    kinds: dict[Any, dict[str, Any]] = {}
+    for log in logs:
+        host = log.start.get("host", "its node")
+        for error in (error for sample in log.samples for error in sample.get("xids") or ()):
+            key = host, error["gpu"], error["xid"]
+            kinds.setdefault(key, {"host": host, **error, "times": 0})["times"] += 1
+    return list(kinds.values())
 
 
 def _machines(logs):

@@ -28,7 +28,7 @@ from dlbench.analysis import comparisons, estimates, run_tables
 from dlbench.common import plugins
 from dlbench.log import energies, event_fields
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.machine import binding, device_peaks, fingerprints
+from dlbench.machine import binding, device_peaks, fingerprints, gpus
 from dlbench.records import run_record
 from dlbench.study import contradictions, goals, other_trainers, runs, wording
 from dlbench.study.runs import FIELDS, Run
@@ -80,6 +80,7 @@ def row(
         *(provenance.get("imported") or {}).get("notes", []),
         fingerprints.unlike_nodes(provenance),
         binding.caveat(provenance.get("bindings") or ()),
+        gpus.describe_errors(provenance.get("xids") or ()),
     ]
     unstated = other_trainers.unstated(run)
     values = {name: None if name in unstated else getattr(run, name) for name in _KNOWN} | {

@@ -482,10 +482,9 @@ RUNS = with_run_fields(
         field("page_cache_share", REAL, "1", "of the dataset in memory, if page_cache is set"),
         field("nccl_version", NAME, note="of NCCL or RCCL, if the run used it"),
         field("nccl_network", NAME, note="between nodes"),
-        field("nccl_transports", TEXT, note="how channels reach their peers, and their ends"),
-        field("nccl_nvls", pa.bool_(), note="whether NVLink SHARP is available on all GPUs"),
+        field("nccl_transports", TEXT, note="by which channels reach their peers, with their ends"),
         field("nccl_algorithms", TEXT, note="of collectives, with their calls, if NCCL logs them"),
-        field("gpudirect_rdma", pa.bool_(), note="whether all channels over InfiniBand use it"),
+        field("gpudirect_rdma", pa.bool_(), note="whether all channels between nodes use it"),
         field("first_batch_s", REAL, "s", "run_start to the end of the first step"),
         field(
             "first_epoch_images_per_second",
@@ -558,6 +557,7 @@ RUNS = with_run_fields(
         field(
             "software_sha256", TEXT, note="hash of system, packages and framework; none: not known"
         ),
+        field("software_origin", TEXT, note="modules, Spack's packages, EasyBuild, EESSI"),
         field(
             "repeats_differ",
             TEXT,

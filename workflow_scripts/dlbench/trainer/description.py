@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlbench.machine import device_peaks, facts, hardware
+from dlbench.trainer import containment
 from dlbench.trainer import engine as frameworks
 from dlbench.trainer.engine import Engine
 from dlbench.trainer.strategy import Spec
@@ -42,6 +43,7 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
         **engine.versions(),
         "numpy": np.__version__,
         **engine.build_facts(),
+        **({} if containment.IMAGE_MARKER.exists() else facts.origin()),
     }
     return facts.gather(
         engine.strategy.gpus(), software, packages, variables=frameworks.variables()

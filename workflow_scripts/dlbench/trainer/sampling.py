@@ -11,7 +11,8 @@ and, where the process samples its node (local rank 0 does), of the whole node:
     load_average_1min
     package_energy_j              of all processors since the first sample, where RAPL is readable
     dram_energy_j                 of their memory, where that is counted (dlbench/machine/energy.py)
-and, where it uses GPUs, `gpus`, one entry a GPU in the order given (dlbench/machine/gpus.py).
+and, where it uses GPUs, `gpus`, one entry a GPU in the order given, and `xids`, if the kernel has
+logged errors of these since the last sample (dlbench/machine/gpus.py).
 
 A value that cannot be read is None, and the next sample tries again. Children of the process (data
 loading workers) count for the node, not for the process.
@@ -28,7 +29,7 @@ from typing import Any, Protocol
 from dlbench import Error
 from dlbench.log.event_log import EventLog
 from dlbench.machine import energy
-from dlbench.machine.gpus import Gpu
+from dlbench.machine.gpus import Gpu, KernelLog
 
 PATIENCE_S = 5.0  # stop() waits so long for a running sample: a broken driver may never answer
 
@@ -80,6 +81,7 @@ class Sampler:
         self._coverage = energy.Coverage(energy.LONGEST_GAP * interval_s)
         self._nvml: Any = None
         self._gpus: list[Gpu] = []
+        self._kernel_log: KernelLog | None = None
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._totals: dict[str, Any] | None = None
@@ -159,6 +161,7 @@ class Sampler:
             return [f"NVML does not start, is the driver loaded? {error}"]
         self._nvml = pynvml
         self._gpus = [Gpu(pynvml, selector, self._clock) for selector in self._selectors]
+        self._kernel_log = KernelLog(pynvml, self._selectors)
         return []
 
     def _run(self):
@@ -178,6 +181,8 @@ class Sampler:
                 values.update(self._node.sample())
             if self._rapl and self._rapl.domains:
                 values.update(self._rapl.sample())
+            if self._kernel_log and (xids := self._kernel_log.errors()):
+                values["xids"] = xids
             if self._gpus:
                 values["gpus"] = [gpu.sample() for gpu in self._gpus]
                 known = all(gpu.energy.joules is not None for gpu in self._gpus)
@@ -210,6 +215,8 @@ class Sampler:
     def _close(self):
         if self._rapl:
             self._rapl.close()
+        if self._kernel_log:
+            self._kernel_log.close()
         if self._nvml:
             # NVML counts its initializations: that of the framework stays valid.
             _reading(self._nvml.nvmlShutdown)
