@@ -1,8 +1,8 @@
 """Coverage of intervals and error rates of verdicts, in seeded simulated studies.
 
 Every study has runs whose logarithms of throughput are normal, as the methods suppose; a heavier
-tail is tried too. Formulas are those of dlbench/analysis/estimates.py, written again for all
-studies at once; that they are the same is checked on some of them.
+tail is tried too. Student's interval is written again for all studies at once, and compared with
+that of dlbench/analysis/estimates.py on some of them.
 """
 
 import math
@@ -23,14 +23,11 @@ def logs(seed, *shape, scatter=0.02):
     return np.random.default_rng(seed).normal(0, scatter, shape)
 
 
-def welch(a, b):
-    """Centres and half widths of 95 % intervals, for studies in the rows of a and b."""
-    errors = np.stack([a.var(axis=1, ddof=1) / a.shape[1], b.var(axis=1, ddof=1) / b.shape[1]])
-    spare = np.array([[a.shape[1] - 1], [b.shape[1] - 1]])
-    freedom = errors.sum(axis=0) ** 2 / (errors**2 / spare).sum(axis=0)
-    return a.mean(axis=1) - b.mean(axis=1), stats.t.ppf(0.975, freedom) * np.sqrt(
-        errors.sum(axis=0)
-    )
+def covers(a, b, truth):
+    """The share of studies, rows of logarithms, whose interval of a ratio has the truth in it."""
+    pairs = zip(np.exp(a), np.exp(b), strict=True)
+    ends = (estimates.Difference.of(*pair).interval(0.95) for pair in pairs)
+    return np.mean([low <= truth <= high for low, high in ends])
 
 
 def covered(centre, half, truth):
@@ -47,39 +44,22 @@ def test_intervals_of_a_throughput_cover_it_in_95_percent_of_studies(repeats):
         assert np.log([found.low, found.high]) == pytest.approx([centre - width, centre + width])
 
 
-@pytest.mark.parametrize(("repeats", "least"), [(3, 0.94), (5, 0.94)])
 @pytest.mark.parametrize("scatters", [(0.02, 0.02), (0.04, 0.01)])
-def test_intervals_of_a_ratio_cover_it_in_92_to_97_percent_of_studies(repeats, least, scatters):
+@pytest.mark.parametrize("runs", [(3, 3), (5, 5), (2, 2), (2, 5), (2, 10), (3, 10)])
+def test_a_ratio_is_flagged_where_its_interval_covers_the_truth_too_rarely(runs, scatters):
     a, b = (
-        logs(seed, STUDIES, repeats, scatter=s) for seed, s in zip((2, 3), scatters, strict=True)
+        logs(seed, JUDGED, n, scatter=s) for seed, n, s in zip((2, 3), runs, scatters, strict=True)
     )
-    a = a + 0.3
-    centre, half = welch(a, b)
-    assert 0.92 <= least <= covered(centre, half, 0.3) <= 0.97
-    for index in range(50):
-        found = estimates.ratio(np.exp(a[index]), np.exp(b[index]))
-        ends = [centre[index] - half[index], centre[index] + half[index]]
-        assert np.log([found.low, found.high]) == pytest.approx(ends)
+    share = covers(a + 0.3, b, 0.3)
+    if estimates.is_thin(*runs):
+        assert 0.87 <= share < 0.95
+    else:
+        assert (0.94 if runs[0] == runs[1] else 0.93) <= share <= 0.98
 
 
 def test_at_five_repeats_heavier_tails_keep_the_coverage():
     random = np.random.default_rng(4)
-    a, b = 0.01 * random.standard_t(4, (2, STUDIES, 5))
-    assert 0.92 <= covered(*welch(a, b), 0) <= 0.97
-
-
-@pytest.mark.parametrize("scatters", [(0.02, 0.02), (0.04, 0.01)])
-@pytest.mark.parametrize("runs", [(2, 2), (2, 5), (2, 10), (3, 10)])
-def test_a_ratio_is_flagged_where_its_interval_covers_the_truth_too_rarely(runs, scatters):
-    drawn = [
-        logs(seed, STUDIES, n, scatter=s)
-        for seed, n, s in zip((21, 22), runs, scatters, strict=True)
-    ]
-    share = covered(*welch(*drawn), 0)
-    if estimates.is_thin(*runs):
-        assert 0.88 <= share < 0.95
-    else:
-        assert share >= 0.93
+    assert 0.92 <= covers(*0.01 * random.standard_t(4, (2, JUDGED, 5)), 0) <= 0.97
 
 
 def test_bootstrap_intervals_of_five_runs_cover_their_throughput_in_84_percent_of_studies():

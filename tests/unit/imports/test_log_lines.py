@@ -7,10 +7,10 @@ import pytest
 from dlbench.imports import log_lines
 from dlbench.imports.log_file import LogError
 from support.logs import rewritten_logs
-from support.logs.log_samples import KINDS, horovod_synthetic, tf_cnn_benchmarks
+from support.logs.log_samples import KINDS, horovod_synthetic
 from support.logs.reading_logs import described, notes, read
 from support.logs.rewritten_logs import DATES, RANKS, after, lines_of_progress_bars, of_ranks
-from support.logs.trainer_samples import imagenet_line, megatron, pytorch_imagenet
+from support.logs.trainer_samples import imagenet_line, megatron
 
 PRINTED = (  # kinds that are printed, and not written to a file of their own
     *("composer", "convnet_benchmarks", "horovod_synthetic", "megatron", "mlperf"),
@@ -84,13 +84,25 @@ def test_lines_that_equal_ranks_print_without_a_prefix_count_once(log):
     assert "times differ by up to 0.0%" in notes(run)
 
 
-def test_processes_that_do_not_wait_for_one_another_are_refused_unless_ranks_are_named(log):
-    fast, slow = (pytorch_imagenet(time_s, 30).encode() for time_s in (0.125, 0.5))
-    with pytest.raises(LogError, match=r"times differ by .*mpirun --tag-output, srun --label"):
-        read("pytorch_imagenet", log, of_ranks(fast, slow, prefixes=(b"", b"")))
-    runs = read("pytorch_imagenet", log, of_ranks(fast, slow))
-    assert [log_lines.mean_time_s(run) for run in runs] == [0.125, 0.5]
-    assert "whose times do not agree" in notes(runs[0])
+@pytest.mark.parametrize(
+    ("kind", "reason", "note"),
+    [
+        ("pytorch_imagenet", "times differ by .*mpirun --tag-output, srun --label", "do not agree"),
+        ("tf_cnn_benchmarks", "2 programs printed into this log.*--tag-output", "rank 1, whose"),
+        ("horovod_synthetic", "one step: two trainings.*--tag-output", "one of 2"),
+    ],
+)
+def test_programs_that_do_not_wait_for_one_another_are_refused_unless_ranks_are_named(
+    log, kind, reason, note
+):
+    contents = [KINDS[kind](time_s, 30).encode() for time_s in (0.125, 0.5)]
+    with pytest.raises(LogError, match=reason):
+        read(kind, log, of_ranks(*contents, prefixes=(b"", b"")))
+    runs = read(kind, log, of_ranks(*contents))
+    one, other = map(log_lines.mean_time_s, runs)
+    assert other / one == pytest.approx(4) and note in notes(runs[1])
+    assert [run.columns.get("devices", 1) for run in runs] == [1, 1]
+    assert str(list(runs[1].steps.loss)) == str(list(runs[0].steps.loss))
 
 
 def test_processes_that_begin_at_different_times_but_wait_for_one_another_are_one_run(log):
@@ -105,18 +117,8 @@ def test_processes_that_begin_at_different_times_but_wait_for_one_another_are_on
     assert "2 ranks printed this run" in notes(run)
 
 
-def test_two_programs_in_one_log_are_two_runs_or_refused(log):
-    one, other = (tf_cnn_benchmarks(time_s, 20).encode() for time_s in (0.125, 0.5))
-    with pytest.raises(LogError, match=r"2 programs printed into this log.*--tag-output"):
-        read("tf_cnn_benchmarks", log, of_ranks(one, other, prefixes=(b"", b"")))
-    runs = read("tf_cnn_benchmarks", log, of_ranks(one, other))
-    assert [run.columns["images_per_second"] for run in runs] == [512, 128]
-    assert [run.columns["devices"] for run in runs] == [1, 1]
-    assert list(runs[1].steps.loss) == list(runs[0].steps.loss)
-    one, other = (horovod_synthetic(time_s, 30).encode() for time_s in (0.125, 0.5))
-    with pytest.raises(LogError, match=r"one step: two trainings.*--tag-output"):
-        read("horovod_synthetic", log, of_ranks(one, other, prefixes=(b"", b"")))
-    two = one.decode().replace("GPUs: 1", "GPUs: 2")
+def test_two_programs_in_one_log_are_refused(log):
+    two = horovod_synthetic(0.125, 30).replace("GPUs: 1", "GPUs: 2")
     header = "".join(two.replace("size: 64", "size: 32").splitlines(keepends=True)[:3])
     with pytest.raises(LogError, match="batch 64, and 32 before: two programs"):
         read("horovod_synthetic", log, header + two)
