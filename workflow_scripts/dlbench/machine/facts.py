@@ -92,7 +92,7 @@ def origin(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     found = {
         "module": {name[1:] or version: version for name, _, version in versions},
         "modulefiles": ":".join(sorted(folders - {""})),
-        "spack": dict(match.groups() for match in map(SPACK_PREFIX.fullmatch, prefixes) if match),
+        "spack": {match[1]: match[2] for match in map(SPACK_PREFIX.fullmatch, prefixes) if match},
         **{name: ":".join(listed(name)) for name in environ if ORIGIN.fullmatch(name)},
     }
     found = {name: value for name, value in found.items() if value}

@@ -553,7 +553,7 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
     times_s = np.asarray(steps.step) * batch / known
     doubts_s = times_s * half_digit / known
     before, before_s, before_rate = 0, 0.0, None
-    ends = log_lines.window_ends(zip(memoryview(times_s), memoryview(doubts_s), strict=True))
+    ends = log_lines.window_ends(zip(times_s.data, doubts_s.data, strict=True))
     for row in ends:
         step, rate = steps.step[row], rates[row]
         took_s = step * batch / rate
