@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlbench import Error, schedulers
 from dlbench.cluster import cluster_job, jobs
-from dlbench.common import name_patterns, plugins, tools
+from dlbench.common import phrases, plugins, tools
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.plan import plan, planning, run_command
@@ -103,4 +103,4 @@ wildcard_constraints:
     baseline="[A-Za-z0-9_.-]+",
     environment="[A-Za-z0-9_.-]+",
     image="[A-Za-z0-9_.-]+",
-    search=name_patterns.any_of([*PLAN.searches]),
+    search=phrases.any_of([*PLAN.searches]),

@@ -102,7 +102,7 @@ rule convert_pictures:
     benchmark:
         "results/benchmarks/convert_pictures/{dataset}.tsv"
     wildcard_constraints:
-        dataset=name_patterns.any_of(stores.of_pictures(STUDY)),
+        dataset=phrases.any_of(stores.of_pictures(STUDY)),
     priority: PREPARATION
     conda:
         "../envs/workflow.yaml"

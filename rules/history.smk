@@ -89,7 +89,7 @@ rule add_campaign:
     log:
         "results/logs/history/{source}.log",
     wildcard_constraints:
-        source=name_patterns.any_of(NEW_SOURCES),
+        source=phrases.any_of(NEW_SOURCES),
     localrule: True
     conda:
         "../envs/workflow.yaml"

@@ -16,7 +16,7 @@ rule build_report:
     input:
         rules.collect_runs.output,
         rules.figures.input,
-        code=executed("dlbench/report/report_html.py"),
+        code=executed("dlbench/report/build_report.py"),
         looks=own_code.looks("pages", "report"),
     output:
         "results/report.html",

@@ -9,13 +9,13 @@ Each start has a new session, so Snakemake makes again what has the session's fi
 import json
 import shlex
 
-from dlbench.common import name_patterns
+from dlbench.common import phrases
 from dlbench.plan.plan import unfinished_session
 
 # Patterns of the ids of sessions that can start, and that can end.
 NEW = [PLAN.new_session["id"]] if PLAN.new_session else []
-STARTING = name_patterns.any_of(NEW)
-UNFINISHED = name_patterns.any_of([*NEW, *unfinished_session()])
+STARTING = phrases.any_of(NEW)
+UNFINISHED = phrases.any_of([*NEW, *unfinished_session()])
 
 
 rule start_session:

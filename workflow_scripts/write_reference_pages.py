@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from dlbench.command import commands_page
+from dlbench.command import dispatch
 from dlbench.common.command_line import run_program
 from dlbench.tables import write_reference_pages
 
@@ -12,7 +12,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(), help="the checkout to write into")
     args = parser.parse_args()
-    write_reference_pages.write(args.output, {commands_page.PATH: commands_page.page()})
+    write_reference_pages.write(args.output, {dispatch.COMMANDS_PAGE: dispatch.commands_page()})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from dlbench.archive import bag, write_archive
+from dlbench.archive import crate, write_archive
 from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.tables import cells
@@ -149,5 +149,5 @@ def changed(archive, output, changes):
             if name.startswith("archive/data/")
         }
     files = {name: content for name, content in (files | changes).items() if content is not None}
-    bag.write(output, files, [("Bagging-Date", "2026-01-01")])
+    crate.write(output, files, [("Bagging-Date", "2026-01-01")])
     return output

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.archive import bag, verify_archive
+from dlbench.archive import crate, verify_archive
 
 SOUND = {"results/tables/runs.csv": b"run_id\n", "notes/a.txt": b"text"}
 
@@ -14,5 +14,5 @@ def problems(path):
 
 @pytest.fixture
 def sound(tmp_path):
-    bag.write(tmp_path / "sound.zip", SOUND, [("Bagging-Date", "2026-01-01")])
+    crate.write(tmp_path / "sound.zip", SOUND, [("Bagging-Date", "2026-01-01")])
     return tmp_path / "sound.zip"

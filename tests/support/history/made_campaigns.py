@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from pathlib import Path
 
-from dlbench.archive import bag
+from dlbench.archive import crate
 from dlbench.common.files import sha256
 from dlbench.records import run_record
 from dlbench.study.runs import Run
@@ -113,5 +113,5 @@ def archive(folder, output, name="study"):
         if path.is_file()
     }
     files["config.yaml"] = f"study: {name}\n".encode()
-    bag.write(output, files, [("Source-Organization", "tests")])
+    crate.write(output, files, [("Source-Organization", "tests")])
     return output

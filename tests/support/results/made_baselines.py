@@ -3,7 +3,7 @@
 import json
 
 from dlbench.baselines import collectives, rounds
-from dlbench.results import collect_baselines
+from dlbench.results import collect_runs
 
 SIZES = tuple(2**power for power in range(10, 27, 2))
 MACHINE = {
@@ -47,7 +47,7 @@ def write(folder, *found):
     place.mkdir(exist_ok=True)
     for number, one in enumerate(found):
         (place / f"made-{number}.json").write_text(json.dumps(one))
-    collect_baselines.collect(folder, folder)
+    collect_runs.collect_baselines(folder, folder)
 
 
 def _file(changes, machine, rows):

@@ -1,6 +1,6 @@
 """Runs that were never trained, whose steps take given times, and what their probes say of them."""
 
-from dlbench.analysis import explanations, limits
+from dlbench.analysis import limits
 from dlbench.baselines import collectives
 from dlbench.tables import parquet_files, table_columns
 from support.results import made_tables
@@ -28,9 +28,7 @@ def rows(run_id, parts_ms, combination="", halves_ms=None, notes=None, runs=3):
             made.append(row | {"told_apart": False, "note": "no probe completed"})
             continue
         half_ms = (halves_ms or {}).get(name, HALF * abs(value_ms))
-        note = (notes or {}).get(name) or (
-            explanations.INCLUDES_ZERO if half_ms >= value_ms else None
-        )
+        note = (notes or {}).get(name) or (limits.INCLUDES_ZERO if half_ms >= value_ms else None)
         ends = (value_ms - half_ms) / 1e3, (value_ms + half_ms) / 1e3
         row |= {"study": "made", "step_time_s": value_ms / 1e3, "share": value_ms / whole_ms}
         row |= {"step_time_ci95_low": ends[0], "step_time_ci95_high": ends[1]}

@@ -16,7 +16,7 @@ import pandas as pd
 from dlbench.analysis import drift, estimates, nodes, published_numbers, scaling_series
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
-from dlbench.report import build_report, report_html
+from dlbench.report import build_report
 from dlbench.results import published_beside_own, run_rows
 from dlbench.tables import parquet_files, table_columns
 from support.comparisons.judged import family
@@ -265,7 +265,7 @@ def write_report(folder, shown, coverage, figures=("scaling", "coverage")):
         plugins.load("figures", name).draw(shown, folder / "figures" / name)
     found = build_report.read(folder, folder / "runs", folder / "figures", figures)
     page = folder / "report.html"
-    page.write_text(report_html.html_page(found), encoding="utf-8")
+    page.write_text(build_report.html_page(found), encoding="utf-8")
     return page
 
 

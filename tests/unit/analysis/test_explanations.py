@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from dlbench.analysis import explanations
-from dlbench.report import limit_sentences
+from dlbench.analysis import limits
+from dlbench.report import sentences
 from dlbench.tables import table_columns
 from support.studies.made_studies import BLOCK, study
 
@@ -32,13 +32,13 @@ def explained(step_s=STEP_S, repeats=3, block=BLOCK_OF_TWO, trainers=None, **cha
             row |= {"global_batch": run.global_batch}
             row |= {"images_per_second": run.global_batch / seconds}
             rows.append(row | changes.get(kind, {}))
-    found = explanations.rows(made, rows)
+    found = limits.explained_rows(made, rows)
     return {row["part"]: row for row in found}, found
 
 
 def test_parts_are_what_steps_are_shorter_by_and_add_up_to_the_step():
     parts, rows = explained()
-    assert (*parts, explanations.REST) == explanations.PARTS == tuple(table_columns.PARTS)
+    assert (*parts, limits.REST) == limits.PARTS == tuple(table_columns.PARTS)
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
     assert times == {
         "input": 0.010, "copies": 0.005, "exchange": 0.008, "sharing": 0.002, "waits": 0.001,
@@ -57,7 +57,7 @@ def test_what_another_program_cannot_leave_out_is_not_called_computation():
     parts, rows = explained(block=block, trainers={"theirs": theirs})
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
     assert times == {"input": 0.010, "rest": 0.051}
-    (found,) = limit_sentences.of_steps(rows)
+    (found,) = sentences.of_steps(rows)
     assert found.subject.startswith("lenet5 digits")
     assert found.sentence == "16.4 % of a step is waiting for input."
     assert [row[:2] for row in found.rows][1] == ("the remaining step", "0.84")
@@ -76,7 +76,7 @@ def test_a_part_within_the_scatter_is_not_resolved():
     parts, rows = explained(STEP_S | {"one_device": 0.03503})
     assert not parts["waits"]["told_apart"]
     assert parts["waits"]["note"] == "its interval includes zero"
-    (found,) = limit_sentences.of_steps(rows)
+    (found,) = sentences.of_steps(rows)
     notes = {label: note for label, *_, note in found.rows}
     assert notes["waiting for each step's loss"] == "not resolved: its interval includes zero"
 
@@ -94,7 +94,7 @@ def test_parts_of_probes_in_doubt_are_not_resolved(change, note):
     parts, rows = explained(no_input=change)
     assert {name for name, row in parts.items() if not row["told_apart"]} == {"copies", "exchange"}
     assert parts["copies"]["note"] == parts["exchange"]["note"] == note
-    (found,) = limit_sentences.of_steps(rows)
+    (found,) = sentences.of_steps(rows)
     assert "copies" not in found.sentence
     assert [row[-1] for row in found.rows].count(f"not resolved: {note}") == 2
 
@@ -104,14 +104,14 @@ def test_one_repeat_gives_parts_without_intervals():
     assert parts["input"]["step_time_s"] == pytest.approx(0.010)
     assert {row["step_time_ci95_low"] for row in rows} == {None}
     assert {row["note"] for row in rows} == {"one run: no interval"}
-    (found,) = limit_sentences.of_steps(rows)
+    (found,) = sentences.of_steps(rows)
     assert found.evidence == "open" and found.rows[0][2] == ""
     assert found.sentence == "What a step is made of cannot be resolved."
 
 
 def test_the_largest_part_beside_computation_is_named_and_all_parts_have_their_shares():
     parts, rows = explained()
-    (found,) = limit_sentences.of_steps(rows)
+    (found,) = sentences.of_steps(rows)
     assert found.subject == "lenet5 digits batch 8, mirrored on 2 devices"
     assert found.sentence == "16.4 % of a step is waiting for input."
     assert (found.evidence, found.share_of) == ("shown", "share of a step")
@@ -122,7 +122,7 @@ def test_the_largest_part_beside_computation_is_named_and_all_parts_have_their_s
     ends = [f"{row[f'step_time_ci95_{end}'] / 0.061:.2f}" for end in ("low", "high")]
     assert found.rows[-1][2] == " to ".join(ends)
     fewer = [row | {"runs": 2} for row in rows]
-    assert limit_sentences.of_steps(fewer)[0].evidence == "indicated"
+    assert sentences.of_steps(fewer)[0].evidence == "indicated"
 
 
 def read_and_trained(rows, **changes):
@@ -135,7 +135,7 @@ def read_and_trained(rows, **changes):
 
 def test_it_is_said_what_reading_alone_yields_where_that_was_measured():
     _, rows = explained()
-    (found,) = limit_sentences.of_steps(rows, read_and_trained(rows))
+    (found,) = sentences.of_steps(rows, read_and_trained(rows))
     note = "1200 items/s; with the model 1050 items/s"
     assert found.rows[-1] == ("reading alone", "", "", "", note)
 
@@ -146,14 +146,14 @@ def test_it_is_said_what_reading_alone_yields_where_that_was_measured():
 )
 def test_nothing_is_said_of_reading_that_is_another_or_failed(changes):
     _, rows = explained()
-    (found,) = limit_sentences.of_steps(rows, read_and_trained(rows, **changes))
+    (found,) = sentences.of_steps(rows, read_and_trained(rows, **changes))
     assert len(found.rows) == len(rows)
 
 
 def test_where_only_computation_is_resolved_it_is_said_how_much_that_takes():
     """That something takes no time is not shown; how much computation takes is."""
     _, rows = explained(dict.fromkeys(STEP_S, 0.04))
-    (found,) = limit_sentences.of_steps(rows)
+    (found,) = sentences.of_steps(rows)
     assert found.sentence == "100 % of a step is computation, and no other part is resolved."
     assert found.evidence == "shown"
 
@@ -163,4 +163,4 @@ def test_without_probes_that_ended_well_nothing_is_said():
     _, rows = explained(**dict.fromkeys(STEP_S, failed))
     assert {row.get("step_time_s") for row in rows} == {None}
     names = table_columns.EXPLANATIONS.names
-    assert limit_sentences.of_steps([{name: row.get(name) for name in names} for row in rows]) == []
+    assert sentences.of_steps([{name: row.get(name) for name in names} for row in rows]) == []

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dlbench.archive import bag, rederive
+from dlbench.archive import crate, rederive
 from dlbench.records import run_record
 from dlbench.tables import cells
 from support.archives import made_archives
@@ -52,7 +52,7 @@ def small(study, tmp_path):
     files |= {TABLE: b"", "results/tables/runs.parquet": b"", f"{place}/steps.parquet": b""}
     files |= {f"results/figures/{name}.svg": name.encode() for name in about["figures"]}
     files |= {REPORT: b"report --figures scaling loss", "archive.json": json.dumps(about).encode()}
-    bag.write(tmp_path / "small.zip", files, [("Bagging-Date", "2026-01-01")])
+    crate.write(tmp_path / "small.zip", files, [("Bagging-Date", "2026-01-01")])
     return tmp_path / "small.zip"
 
 

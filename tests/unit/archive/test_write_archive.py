@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.archive import bag, write_archive
+from dlbench.archive import crate, write_archive
 from dlbench.common import plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
@@ -191,10 +191,10 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
 def test_names_that_lists_of_files_cannot_have_are_refused_and_other_unusual_ones_kept(tmp_path):
     for name in ("a\nb", "a%0Ab", "a\\b"):
         with pytest.raises(Error, match="rename it"):
-            bag.write(tmp_path / "x.zip", {name: b""}, [])
+            crate.write(tmp_path / "x.zip", {name: b""}, [])
     assert list(tmp_path.iterdir()) == []
     unchanged = {"ä ö.log": b"1", "it's (1).log": b"2", "a'b;$(c).log": b"3"}
-    bag.write(tmp_path / "x.zip", unchanged, [])
+    crate.write(tmp_path / "x.zip", unchanged, [])
     with zipfile.ZipFile(tmp_path / "x.zip") as archive:
         assert {n: archive.read(f"archive/data/{n}") for n in unchanged} == unchanged
 

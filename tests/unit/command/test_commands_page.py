@@ -2,12 +2,12 @@
 
 import re
 
-from dlbench.command import commands_page, dispatch
+from dlbench.command import dispatch
 
 
 def sections():
     """{command: its section of the page}."""
-    _, *parts = re.split(r"^### (\S+)\n", commands_page.page(), flags=re.MULTILINE)
+    _, *parts = re.split(r"^### (\S+)\n", dispatch.commands_page(), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -29,7 +29,7 @@ def test_the_usage_names_what_must_be_given():
 
 
 def test_each_argument_has_a_meaning_in_one_line():
-    page = commands_page.page()
+    page = dispatch.commands_page()
     assert "`--fail-on" in page and "%%" not in page
     for line in page.splitlines():
         if line.startswith("| `"):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dlbench.common import name_patterns, phrases
+from dlbench.common import phrases
 from support.machines.paths import REPOSITORY
 
 
@@ -38,13 +38,13 @@ def test_numbers_of_two_models_are_kept_apart_and_what_is_equal_is_said_once():
 
 @pytest.mark.parametrize("names", [["a"], ["ab", "abc", "b"], ["x.1", "x+1"], ["", "a"]])
 def test_a_pattern_matches_its_names_and_no_others(names):
-    pattern = name_patterns.any_of(names)
+    pattern = phrases.any_of(names)
     others = ["", "a", "ab", "abc", "abcd", "b", "x.1", "x+1", "xx1"]
     assert [one for one in others if re.fullmatch(pattern, one)] == sorted(names, key=others.index)
 
 
 def test_without_names_nothing_matches():
-    assert not re.match(name_patterns.any_of([]), "")
+    assert not re.match(phrases.any_of([]), "")
 
 
 PROGRAM = """

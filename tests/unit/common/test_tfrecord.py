@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.common import protobuf, tfrecord
+from dlbench.common import tfrecord
 from dlbench.common.tfrecord import example, record
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -26,13 +26,13 @@ def payloads(data):
 def decoded(payload):
     """The features of an example, by the reader of any message."""
     found = {}
-    for _, entries in protobuf.fields(payload):
-        for _, entry in protobuf.fields(entries):
-            parts = dict(protobuf.fields(entry))
-            ((kind, values),) = protobuf.fields(parts[2])
-            ((_, value),) = protobuf.fields(values)
+    for _, entries in tfrecord.fields(payload):
+        for _, entry in tfrecord.fields(entries):
+            parts = dict(tfrecord.fields(entry))
+            ((kind, values),) = tfrecord.fields(parts[2])
+            ((_, value),) = tfrecord.fields(values)
             if kind == 3:
-                value, _ = protobuf.read_varint(value, 0)
+                value, _ = tfrecord.read_varint(value, 0)
                 value -= (value >> 63) << 64
             found[parts[1].decode()] = value
     return found
@@ -160,19 +160,19 @@ MESSAGE = bytes([8, 150, 1, 17, *range(8), 26, 2, 104, 105, 37, *range(4)])
 
 
 def test_fields_of_all_wire_types_are_read():
-    found = list(protobuf.fields(MESSAGE))
+    found = list(tfrecord.fields(MESSAGE))
     assert found == [(1, 150), (2, bytes(range(8))), (3, b"hi"), (4, bytes(range(4)))]
 
 
 def test_a_message_that_is_cut_off_within_a_field_is_refused():
     for length in (1, 2, 5, 11, 14, 17):
         with pytest.raises((ValueError, IndexError)):
-            list(protobuf.fields(MESSAGE[:length]))
+            list(tfrecord.fields(MESSAGE[:length]))
 
 
 def test_an_unknown_wire_type_or_a_number_of_more_than_64_bits_is_refused():
     for kind in (3, 4, 6, 7):
         with pytest.raises(ValueError, match=f"a field of kind {kind}"):
-            list(protobuf.fields(bytes([8 | kind, 1])))
+            list(tfrecord.fields(bytes([8 | kind, 1])))
     with pytest.raises(ValueError, match="more than 64 bits"):
-        protobuf.read_varint(bytes([255] * 10 + [1]), 0)
+        tfrecord.read_varint(bytes([255] * 10 + [1]), 0)

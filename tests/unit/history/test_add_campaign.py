@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dlbench.archive import bag
+from dlbench.archive import crate
 from dlbench.common.files import read_json
 from dlbench.history import add_campaign, dataset
 from dlbench.history.sources import Source
@@ -253,7 +253,7 @@ def archived(results):
         for path in sorted(results.rglob("*"))
         if path.is_file() and "sessions" not in path.parts
     }
-    bag.write("a.zip", files, [("Source-Organization", "tests")])
+    crate.write("a.zip", files, [("Source-Organization", "tests")])
     return "a.zip"
 
 

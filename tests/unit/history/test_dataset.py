@@ -16,8 +16,8 @@ from dlbench.history import add_campaign, dataset, sources
 from dlbench.log.event_fields import MOST
 from dlbench.records.run_record import RecordError
 from dlbench.study.runs import Run
-from dlbench.tables.history_columns import SESSIONS
 from dlbench.tables.parquet_files import TableError
+from dlbench.tables.table_columns import SESSIONS
 from support.history import made_campaigns, made_histories
 from support.programs.in_process import dlbench
 

@@ -5,7 +5,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.imports import baseline_importers
-from dlbench.results import collect_baselines
+from dlbench.results import collect_runs
 
 FAR = {"site": "far", "nodes": 1, "devices_per_node": 2}
 TITLE = (
@@ -38,7 +38,7 @@ def rows(tmp_path):
         (tmp_path / "log.txt").write_text(content)
         machine = tmp_path / "baselines" / "far"
         baseline_importers.import_baselines([tmp_path / "log.txt"], machine, fields)
-        collect_baselines.collect(machine.parent, tmp_path)
+        collect_runs.collect_baselines(machine.parent, tmp_path)
         return pq.read_table(tmp_path / "baselines.parquet").to_pylist()
 
     return imported

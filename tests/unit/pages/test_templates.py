@@ -5,8 +5,7 @@ import pytest
 from markupsafe import Markup
 
 from dlbench.pages import templates
-from dlbench.pages.formats import html_page, text
-from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.pages.formats import Cell, Page, Section, Table, html_page, text
 
 EVIL = "</style><script>alert(1)</script>\"' &"
 PAGES = ("pages/page.html.jinja", "report/report.html.jinja")

@@ -12,7 +12,7 @@ import pytest
 from markupsafe import escape
 
 from dlbench.analysis import estimates
-from dlbench.report import build_report, report_html, report_tables
+from dlbench.report import build_report, report_tables
 from dlbench.tables import parquet_files
 from support.machines.paths import REPOSITORY
 from support.programs.in_process import dlbench
@@ -27,8 +27,8 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \u20
 def test_every_edge_case_gives_a_page_and_the_same_twice(tmp_path, case):
     rows = made_tables.CASES[case]()
     found = made(tmp_path, rows)
-    page = report_html.html_page(found)
-    assert page == report_html.html_page(
+    page = build_report.html_page(found)
+    assert page == build_report.html_page(
         build_report.read(tmp_path, tmp_path / "runs", tmp_path, ())
     )
     own = [row for row in rows if not row.get("sentinel")]
@@ -65,7 +65,7 @@ def test_columns_have_the_units_notes_kinds_and_values_of_the_schema(tmp_path):
     memory = column(found, "peak memory")
     assert (memory.unit, sorted(memory.values)) == ("MiB", [1, 2, 3, 4])
     assert "inf" in column(found, "final loss").values
-    assert re.search(r'"inf",0\.5|0\.5,"inf"', report_html.html_page(found))
+    assert re.search(r'"inf",0\.5|0\.5,"inf"', build_report.html_page(found))
     kinds = {c.name: c.kind for c in table(found, "results").columns}
     assert kinds["XLA"] == "bool" and kinds["devices"] == "number"
     # What all rows agree in is said once, and what is empty is not.
@@ -80,7 +80,7 @@ def test_columns_have_the_units_notes_kinds_and_values_of_the_schema(tmp_path):
 
 def test_the_summary_rounds_as_the_script_does_what_the_page_has_with_six_digits():
     shown = {13749.46: "13\u2009750", 13749.4: "13\u2009749", 325.678: "325.7", math.inf: "inf"}
-    assert {rate: report_html._items(rate) for rate in shown} == shown
+    assert {rate: build_report._items(rate) for rate in shown} == shown
 
 
 def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_path):
@@ -97,7 +97,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
     assert failures == [("oom", "needs 12 to 48.5 GiB", 2), ("failed", "RuntimeError: no!", 1)]
     assert [r.example for r in found.stale] == ["run d"]
     assert [r.text for r in found.left_out] == ["Horovod is missing"]
-    page = report_html.html_page(found)
+    page = build_report.html_page(found)
     assert "; example: run b<" in page and "; run: run a<" in page
     assert found.lead == (
         "1 of 5 runs completed, 1 out of date (code, data or environment changed), 1 failed, "
@@ -123,7 +123,7 @@ def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
     assert first[1] == estimates.mean(best)
     assert second[0].startswith("lenet5, synthetic") and second[1].runs == 1
     assert second[0].endswith(", forward") and "forward" not in first[0]
-    summary = report_html.html_page(found).partition('id="coverage"')[0]
+    summary = build_report.html_page(found).partition('id="coverage"')[0]
     assert f"<b>{first[1].value:.4g}" in summary and "none of one run" in summary
 
 
@@ -137,7 +137,7 @@ def test_the_highest_throughputs_are_called_as_in_the_table_and_none_is_left_out
     assert set(names) <= set(column(found, "combination", "results").values)
     assert all("environment train" in name for name in names)  # which of the two is the faster
     assert found.without_rate == ["resnet20, synthetic"]
-    summary = report_html.html_page(found).partition('id="coverage"')[0]
+    summary = build_report.html_page(found).partition('id="coverage"')[0]
     assert all(name in summary for name in names) and "<summary>1 more</summary>" in summary
     assert "no run of them completed: resnet20, synthetic." in summary
 
@@ -191,7 +191,7 @@ def test_whatever_is_in_the_tables_is_text_in_the_page(tmp_path):
     ]
     coverage = [covered(EVIL, "failed", EVIL), covered("b", "stale", EVIL), covered("c", EVIL)]
     found = made(tmp_path, rows, coverage=coverage)
-    page = report_html.html_page(found)
+    page = build_report.html_page(found)
     assert page.count("<script>") == 1
     assert len(re.findall(r"<script\b", page)) == 1 + len(found.tables)
     assert "<img src=x" not in page and "alert(1)</script>" not in page
@@ -201,7 +201,7 @@ def test_whatever_is_in_the_tables_is_text_in_the_page(tmp_path):
 
 
 def test_the_page_allows_its_own_style_and_script_and_nothing_else(tmp_path):
-    page = report_html.html_page(made(tmp_path, made_tables.study(devices=[1, 2])))
+    page = build_report.html_page(made(tmp_path, made_tables.study(devices=[1, 2])))
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none'; img-src data:;")
     assert "unsafe" not in policy
@@ -217,7 +217,7 @@ def test_the_report_links_the_traces_that_are_there(tmp_path):
     place.mkdir(parents=True)
     (place / "trace.json.gz").touch()
     found = made(tmp_path, rows)
-    page = report_html.html_page(found)
+    page = build_report.html_page(found)
     links = re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', page)
     assert links == [f"runs/{rows[0]['run_id']}/trace.json.gz"]
 
@@ -235,7 +235,7 @@ def test_figures_have_their_titles_captions_and_sizes(drawn):
     assert scaling.title == "Throughput and parallel efficiency against the number of devices"
     assert scaling.uri.startswith("data:image/svg+xml,")
     assert scaling.width > scaling.height > 0
-    page = report_html.html_page(found)
+    page = build_report.html_page(found)
     assert "<em>Equivalent</em>: two one-sided tests" in page
     assert 'id="figure-overhead"' in page and overhead.name == "overhead"
     assert found.margin == 0.01 and "within the margin of\n1 %." in page
@@ -259,7 +259,7 @@ def test_the_program_writes_the_same_bytes_whatever_the_order_of_hashes(drawn):
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     subprocess.run(command, check=True, cwd=folder, env=environment)
     page = (folder / "a.html").read_text()
-    assert page == report_html.html_page(found)
+    assert page == build_report.html_page(found)
     assert str(folder) not in page
 
 

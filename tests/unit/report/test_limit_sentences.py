@@ -2,8 +2,9 @@
 
 import re
 
-from dlbench.analysis import explanations
-from dlbench.report import limit_sentences, report_html
+from dlbench.analysis import limits
+from dlbench.report import build_report
+from dlbench.report import sentences as report_sentences
 from support.results import made_baselines, made_explanations, made_reports
 from support.results.made_explanations import TWO, baseline, runs
 
@@ -17,7 +18,7 @@ BEGIN = "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
 
 def sentences(rows, explained, baselines):
     speedups = made_reports.speedups_of(rows)
-    return limit_sentences.sentences(rows, explained, baselines, speedups)
+    return report_sentences.sentences(rows, explained, baselines, speedups)
 
 
 def series_sentence(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
@@ -113,7 +114,7 @@ def test_a_series_that_nothing_explains_is_counted_and_one_run_is_not():
 
 def test_fewer_items_at_once_are_named_in_strong_scaling_only():
     base, own = runs(40.0, **TWO | {"devices": 1}), runs(25.0, batch=32, **TWO)
-    halves_ms = {explanations.COMPUTATION: 0.2}
+    halves_ms = {limits.COMPUTATION: 0.2}
     explained = [
         row
         for run, parts in ((own[0], {"exchange": 2.0, "computation": 23.0}),
@@ -128,7 +129,7 @@ def test_fewer_items_at_once_are_named_in_strong_scaling_only():
 def test_the_page_has_each_sentence_with_its_numbers_behind_a_click(tmp_path):
     made_explanations.write(tmp_path, made_explanations.rows(OWN[0]["run_id"], PARTS))
     made_baselines.write(tmp_path, made_baselines.exchange(2))
-    page = report_html.html_page(made_reports.made(tmp_path, [*BASE, *OWN]))
+    page = build_report.html_page(made_reports.made(tmp_path, [*BASE, *OWN]))
     assert "lost: 0.14 exposed exchange of gradients, " in page
     section = page.split('<ul class="limits">')[1].split("</ul>")[0]
     seen, behind = section.split("<details>")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dlbench.history import dataset
-from dlbench.report import site_data, site_pages
+from dlbench.report import build_site, site_data
 from support.history import made_histories as made
 
 A, B = made.fields(batch_per_device=8), made.fields(batch_per_device=16)
@@ -57,9 +57,9 @@ def test_the_level_of_one_session_has_the_interval_of_its_runs(history):
     (series,) = site_data.read(history, {}).machines[0].series
     assert series.level.value == pytest.approx(110) and series.level.runs == 3
     assert series.level.low < 110 < series.level.high
-    ends = site_pages.number(series.level.low), site_pages.number(series.level.high)
-    assert site_pages.value_text(series.level, "items/s") == f"110 items/s ({ends[0]} to {ends[1]})"
-    assert site_pages.value_text(None) == site_pages.NONE
+    ends = build_site.number(series.level.low), build_site.number(series.level.high)
+    assert build_site.value_text(series.level, "items/s") == f"110 items/s ({ends[0]} to {ends[1]})"
+    assert build_site.value_text(None) == build_site.NONE
     made.add(history / "other", 0, {A: [100.0], B: []})  # of B no run completed
     first, second = site_data.read(history / "other", {}).machines[0].series
     assert math.isnan(first.level.low) and first.measured

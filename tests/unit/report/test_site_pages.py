@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dlbench.report import site_data, site_pages
+from dlbench.report import build_site, site_data
 from support.history import made_histories as made
 
 A, B = made.fields(batch_per_device=8), made.fields(batch_per_device=16)
@@ -15,7 +15,7 @@ MOVE = re.compile(r"M([\d.]+) ([\d.]+)")
 
 def drawn(history, label="label"):
     series = site_data.read(history, {}).machines[0].series[0]
-    chart = site_pages.chart(series, label, "page.html", site_pages.dates_of(series.points))
+    chart = build_site.chart(series, label, "page.html", build_site.dates_of(series.points))
     return ElementTree.fromstring(str(chart))
 
 
@@ -31,7 +31,7 @@ def test_later_points_are_to_the_right_and_greater_ones_above(tmp_path):
     assert [x for x, _ in places] == sorted(x for x, _ in places)
     assert sorted(range(4), key=lambda at: places[at][1]) == [1, 0, 3, 2]
     assert all(
-        site_pages.LEFT <= x <= site_pages.WIDTH and 0 <= y <= site_pages.HEIGHT for x, y in places
+        build_site.LEFT <= x <= build_site.WIDTH and 0 <= y <= build_site.HEIGHT for x, y in places
     )
 
 
@@ -65,7 +65,7 @@ def test_each_machine_has_the_levels_of_what_it_measured(tmp_path):
     made.add(tmp_path, 0, {A: [100.0, 102.0], B: []}, machine="EPYC")
     made.add(tmp_path, 0, {A: [50.0], B: [70.0]}, machine="Xeon")
     data = json.loads(
-        json.dumps(site_pages.comparison_data(site_data.read(tmp_path, {})), allow_nan=False)
+        json.dumps(build_site.comparison_data(site_data.read(tmp_path, {})), allow_nan=False)
     )
     places = {hardware[4:8]: at for at, (_, hardware, _) in enumerate(data["machines"])}
     ((place, value, low, high),) = data["levels"][places["EPYC"]]

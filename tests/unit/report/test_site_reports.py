@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from dlbench.archive import bag
+from dlbench.archive import crate
 from dlbench.history import add_campaign, sources
-from dlbench.report import build_site, site_data, site_pages
+from dlbench.report import build_site, site_data
 from support.history import made_campaigns as made
 from support.results import chromium
 
@@ -44,7 +44,7 @@ def archive(results, name="a.zip"):
         if path.is_file() and "sessions" not in path.parts
     }
     files["config.yaml"] = b"study: nightly\n"
-    bag.write(results.parent / name, files, [("Source-Organization", "tests")])
+    crate.write(results.parent / name, files, [("Source-Organization", "tests")])
     return results.parent / name
 
 
@@ -72,7 +72,7 @@ def test_the_study_leads_to_the_report_which_is_the_text_of_a_sandbox(results, s
     assert html.unescape(text).removeprefix("<base href=about:srcdoc>") == REPORT
     (study,) = (path for name, path in pages.items() if name.startswith("study-"))
     assert f'href="{report_in(pages).name}"' in study.read_text()
-    with_policy = [path for path in pages.values() if site_pages.REPORT_POLICY in path.read_text()]
+    with_policy = [path for path in pages.values() if build_site.REPORT_POLICY in path.read_text()]
     assert with_policy == [report_in(pages)]
 
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
-from dlbench.results import collect_baselines
+from dlbench.results import collect_runs
 from support.results import made_baselines
 
 
@@ -15,7 +15,7 @@ def collected(folder, *found):
     place.mkdir(exist_ok=True)
     for number, one in enumerate(found):
         (place / f"tensorflow-{number}.json").write_text(json.dumps(one))
-    collect_baselines.collect(folder, folder)
+    collect_runs.collect_baselines(folder, folder)
     return pq.read_table(folder / "baselines.parquet").to_pylist()
 
 
@@ -64,4 +64,4 @@ def test_a_damaged_file_is_named_with_the_way_out(tmp_path):
     for text in ("", "[]", "{}", '{"conditions": {}, "rows": []}'):
         path.write_text(text)
         with pytest.raises(Error, match=r"tensorflow-0\.json: expected a baseline.*delete it"):
-            collect_baselines.collect(tmp_path, tmp_path)
+            collect_runs.collect_baselines(tmp_path, tmp_path)

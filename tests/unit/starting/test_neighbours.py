@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.log import event_log, measured_part
+from dlbench.log import event_log
 from dlbench.machine import hardware
 from dlbench.records.run_status import describe_disturbance
 from dlbench.starting import neighbours, supervisor
@@ -230,11 +230,11 @@ def test_the_readings_next_to_the_measured_steps_count(kernel, tmp_path):
     found._readings = [
         dataclasses.replace(one, at_s=at + 0.5, utc=date(100 + at + 0.5)) for at in range(12)
     ]
-    first, last = found._around(measured_part.read_parts(log))
+    first, last = found._around(neighbours.read_parts(log))
     assert (first.utc, last.utc) == (date(101.5), date(108.5))
     # A clock that was set meanwhile, and a log without steps.
     found._readings = [dataclasses.replace(r, utc=date(999)) for r in found._readings]
-    assert found._around(measured_part.read_parts(log)) == (found._readings[0], found._readings[-1])
+    assert found._around(neighbours.read_parts(log)) == (found._readings[0], found._readings[-1])
     assert found._around([]) == (found._readings[0], found._readings[-1])
 
 
@@ -255,7 +255,7 @@ def test_of_a_resumed_log_what_came_after_counts(tmp_path):
     all_steps = steps(first=3, last=8)
     events = [("run_start", {"t_utc": date(100)}), *all_steps[:4], resume, *all_steps[4:]]
     log = write(tmp_path / "train.jsonl", *events)
-    (part,) = measured_part.read_parts(log)
+    (part,) = neighbours.read_parts(log)
     assert (part.started, part.finished) == (date(900), date(904))
 
 

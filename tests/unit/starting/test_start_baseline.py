@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dlbench.machine import hardware
-from dlbench.results import collect_baselines
+from dlbench.results import collect_runs
 from dlbench.starting import start_baseline, start_command
 from dlbench.study.runs import Run
 
@@ -73,7 +73,7 @@ def test_a_failure_on_a_named_node_is_a_result_with_the_reason(
     assert start_baseline.start(given) == 0
     reason = "not measured (exit code 1): NCCL WARN Cuda failure"
     assert f"{reason}; delete {given.output} to measure it again" in capsys.readouterr().err
-    rows = list(collect_baselines.rows_of(given.output))
+    rows = list(collect_runs.baseline_rows(given.output))
     assert {(row["measure"], row["unknown"], row["node"], row["site"]) for row in rows} == {
         (measure, reason, run.node, "here") for measure in measures
     }
@@ -83,7 +83,7 @@ def test_one_that_hangs_on_a_named_node_is_a_result_too(tmp_path):
     run = dataclasses.replace(RUN, node=hardware.short_host(socket.gethostname()))
     given = options(tmp_path, "import time; time.sleep(600)", run, time_limit_s=0.3)
     assert start_baseline.start(given) == 0
-    for row in collect_baselines.rows_of(given.output):
+    for row in collect_runs.baseline_rows(given.output):
         assert row["unknown"] == "not measured (stopped after 0.3 s): no message"
 
 

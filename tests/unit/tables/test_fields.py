@@ -5,7 +5,7 @@ import pyarrow as pa
 from dlbench.analysis.frames import Tables
 from dlbench.common.run_fields import DEFAULTS
 from dlbench.tables import parquet_files, table_columns
-from dlbench.tables.fields import with_parameters
+from dlbench.tables.table_columns import with_parameters
 
 TEXTS = ("tensor_parallel=1 recompute=true", "tensor_parallel=2 share=0.5 kind=1", "kind=a", "")
 

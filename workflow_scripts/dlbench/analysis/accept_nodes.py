@@ -31,7 +31,7 @@ from dlbench.common.files import atomic_write
 from dlbench.common.run_fields import ALWAYS, tagged
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware
-from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.pages.formats import Cell, Page, Section, Table
 from dlbench.study.wording import number
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row

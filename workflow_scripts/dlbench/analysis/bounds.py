@@ -28,7 +28,7 @@ from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric
 from dlbench.analysis.compare_runs import Side, grouped
 from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
-from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.pages.formats import Cell, Page, Section, Table
 from dlbench.study import parameters, yaml_files
 from dlbench.study.runs import DEFAULTS
 from dlbench.study.wording import ALWAYS, number, short_labels

@@ -7,7 +7,7 @@ from collections import Counter
 from dlbench.analysis import judge
 from dlbench.analysis.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, list_values
 from dlbench.common import phrases
-from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.pages.formats import Cell, Page, Section, Table
 from dlbench.study import wording
 from dlbench.study.runs import DEFAULTS
 

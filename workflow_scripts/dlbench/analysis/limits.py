@@ -1,5 +1,17 @@
-"""What limits each series of runs: how much efficiency each part of a step costs.
+"""What a step of a run is made of, and how much efficiency each part costs a series of runs.
 
+The table of explanations has the parts of a step, from its probes:
+- Each kind of probe leaves out what the one before it leaves out, and one thing more
+  (dlbench/study/probes.py). The thing costs the difference of the mean step times with and without
+  it, with Welch's interval over runs. The last kind is computation alone, or of another program
+  what its parameters do not leave out: parts add up to a step.
+- What overlaps with computation costs nothing here: of input, of copies to the devices and of
+  exchange a part is the time that a step waits. Copies of a run exchange nothing, and none waits
+  for the slowest, so that the wait for stragglers counts as exchange.
+- A part is resolved (column `told_apart`) if its interval is above zero, all its probes are
+  reliable, and one session measured them.
+
+What limits a series:
 - The loss is 1 minus the efficiency on the largest number of devices whose runs differ from their
   base in the strategy at most. (A probe on one device has the strategy of a single device, too.)
 - With probes: per item, a step takes longer than a step of the base. Each part has a share in that;
@@ -27,14 +39,132 @@ The scaling that the baselines of a machine predict, by a model that can be wron
 """
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dlbench.analysis import explanations
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.scaling_series import STRATEGY, Base, Point, Series
 from dlbench.baselines import collectives, rounds
+from dlbench.log.event_fields import SUCCEEDED
+from dlbench.study import probes
+from dlbench.study.config import Study
+from dlbench.study.runs import Run
+from dlbench.tables import table_columns
 from dlbench.tables.cells import Row, is_absent
+
+INPUT, COPIES, EXCHANGE, SHARING, WAITS, COMPUTATION, REST = PARTS = tuple(table_columns.PARTS)
+PROBE_LABELS = {
+    probes.WHOLE: "of the whole step",
+    probes.READING: "without reading",
+    probes.COPIES: "without input",
+    probes.EXCHANGE: "without exchange",
+    probes.OTHER_DEVICES: "on one device",
+    probes.WAITS: "without waits",
+}
+PART_BY_KIND = {probes.READING: INPUT, probes.COPIES: COPIES, probes.EXCHANGE: EXCHANGE}
+PART_BY_KIND[probes.WAITS] = WAITS
+CONFIDENCE = 0.95
+INCLUDES_ZERO = "its interval includes zero"
+
+
+def explained_rows(study: Study, runs: Sequence[Row]) -> list[Row]:
+    """Rows of the table of explanations: one for each part of each condition that is explained.
+
+    `runs`: rows of the table of runs, those of probes among them.
+    """
+    by_id = {row["run_id"]: row for row in runs}
+    conditions: dict[Run, list[Run]] = {}
+    for run in sorted(study.without_probes, key=lambda run: run.repeat):
+        if run.id in study.explained:
+            conditions.setdefault(run.combination, []).append(run)
+    explained: list[Row] = []
+    for repeats in sorted(conditions.values(), key=lambda repeats: repeats[0].id):
+        probes_by_kind = {
+            kind: [by_id.get(study.explained[run.id][kind]) for run in repeats]
+            for kind in study.explained[repeats[0].id]
+        }
+        name = study.labels[repeats[0].id].rpartition(", repeat")[0]
+        common = {"study": study.name, "run_id": repeats[0].id, "combination": name}
+        last = REST if repeats[0].is_external else COMPUTATION
+        explained += [common | part for part in _parts_of_step(probes_by_kind, last)]
+    return explained
+
+
+def step_time_s(row: Row | None) -> float | None:
+    """Seconds of a step of a run, by its row of the table of runs; None if it did not complete."""
+    if row is None or row["status"] not in SUCCEEDED or not row.get("images_per_second"):
+        return None
+    return row["global_batch"] / row["images_per_second"]  # of copies: the mean over them
+
+
+def _parts_of_step(probes_by_kind: dict[str, list[Row | None]], last: str) -> Iterator[Row]:
+    """A row for each part, without what the parts of a condition have in common.
+
+    `last`: the part that is left when all others are left out.
+    """
+    kinds = list(probes_by_kind)
+    whole_s = _times(probes_by_kind[kinds[0]])
+    next_kinds: list[str | None] = [*kinds[1:], None]
+    for kind, next_kind in zip(kinds, next_kinds, strict=True):
+        sides = [probes_by_kind[kind], *([probes_by_kind[next_kind]] if next_kind else [])]
+        times = [_times(side) for side in sides]
+        row: Row = {
+            "part": _part_name(next_kind, kinds) if next_kind else last,
+            "runs": min(map(len, times)),
+            "told_apart": False,
+        }
+        if not all(times):
+            missing = next_kind if next_kind and times[0] else kind
+            yield row | {"note": f"no probe {PROBE_LABELS[missing]} completed"}
+            continue
+        value, low, high = _estimate(*times)
+        row |= {"step_time_s": value, "step_time_ci95_low": low, "step_time_ci95_high": high}
+        row["share"] = value / statistics.fmean(whole_s) if whole_s else None
+        note = _why_unreliable([probe for side in sides for probe in side if step_time_s(probe)])
+        if not note and low is None:
+            note = "one run: no interval"
+        elif not note and low <= 0:
+            note = INCLUDES_ZERO
+        yield row | {"told_apart": not note, "note": note or None}
+
+
+def _part_name(kind, kinds):
+    """The part that a kind of probe leaves out; `sharing` only if copies were measured."""
+    if kind == probes.OTHER_DEVICES:
+        return SHARING if probes.EXCHANGE in kinds else EXCHANGE
+    return PART_BY_KIND[kind]
+
+
+def _times(side):
+    return [seconds for row in side if (seconds := step_time_s(row))]
+
+
+def _estimate(times, others=None):
+    """(mean, ends of its interval) of times, or of how much longer they are than others."""
+    from scipy import stats  # late: it takes half a second, and few studies are explained
+
+    value = statistics.fmean(times) - (statistics.fmean(others) if others else 0.0)
+    if min(len(times), len(others or times)) < 2:
+        return value, None, None
+    test = (
+        stats.ttest_ind(times, others, equal_var=False) if others else stats.ttest_1samp(times, 0)
+    )
+    interval = test.confidence_interval(CONFIDENCE)
+    low, high = float(interval.low), float(interval.high)
+    # Equal times have no scatter that an interval could be made of.
+    return (value, None, None) if math.isnan(low) else (value, low, high)
+
+
+def _why_unreliable(rows):
+    """Why a difference of probes is unreliable; "" if it is reliable."""
+    unstable = sum(row["status"] == "unstable" for row in explained_rows)
+    if unstable:
+        return f"{unstable} of {len(explained_rows)} probes were disturbed"
+    if len({row.get("session") for row in explained_rows}) > 1:
+        return "its probes were measured in several sessions"
+    return ""
+
 
 # Columns in which a baseline equals the runs of a point.
 MATCHED = (
@@ -162,7 +292,7 @@ def _plain(value):
     return "" if is_absent(value) else value
 
 
-OF_SEVERAL_DEVICES = (explanations.EXCHANGE, explanations.SHARING)
+OF_SEVERAL_DEVICES = (EXCHANGE, SHARING)
 NO_BASE_PROBES = "no probes of the base"
 
 
@@ -171,7 +301,7 @@ class Part:
     """The efficiency that one part of a step costs.
 
     Attributes:
-        name: one of explanations.PARTS.
+        name: one of PARTS.
         loss: share of the efficiency; nan where the same part of the base is unknown.
         step_time: its seconds in a step of the point.
         note: why it is not resolved; "" if it is.
@@ -305,7 +435,7 @@ def _parts(series, point, parts_by_run):
     items = _batch(series.base.runs[0]), _batch(point.runs[0])
     names = {row["part"] for row in rows}
     several = (point.runs[0].get("devices_per_node") or 1) > 1
-    shares_node = several and not names & {explanations.SHARING, explanations.REST}
+    shares_node = several and not names & {SHARING, REST}
     for row in rows:
         name, step_time, in_base = row["part"], _time(row), _of_base(row["part"], series, base_rows)
         note = "" if row["told_apart"] else row["note"]
@@ -315,15 +445,15 @@ def _parts(series, point, parts_by_run):
         else:
             loss = _difference(step_time, in_base[0], items[1] / items[0], step_s)
             note = note or in_base[1]
-            note = note or ("" if loss.low > 0 else explanations.INCLUDES_ZERO)
-        yield Part(name, loss, step_time, note, shares_node and name == explanations.EXCHANGE)
+            note = note or ("" if loss.low > 0 else INCLUDES_ZERO)
+        yield Part(name, loss, step_time, note, shares_node and name == EXCHANGE)
 
 
 def _of_base(name, series, base_rows):
     """(seconds of a part in a step of the base, why they are unreliable or ""); None: unknown."""
     part_row = next((row for row in base_rows if row["part"] == name), None)
     if part_row:
-        reliable = part_row["told_apart"] or part_row["note"] == explanations.INCLUDES_ZERO
+        reliable = part_row["told_apart"] or part_row["note"] == INCLUDES_ZERO
         return _time(part_row), "" if reliable else f"of the base: {part_row['note']}"
     if series.base.devices == 1 and name in OF_SEVERAL_DEVICES:
         return Estimate(0.0, 0.0, 0.0, 0), ""

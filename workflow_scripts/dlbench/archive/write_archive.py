@@ -1,6 +1,6 @@
 """Write the archive of a study: all that others need to check its numbers and to derive them again.
 
-- It is a bag (dlbench/archive/bag.py) with a crate (dlbench/archive/crate.py). Its payload is a
+- It is a bag with a crate (dlbench/archive/crate.py). Its payload is a
   project folder in which the workflow finds every run finished.
 - It contains the workflow, recipes of environments and images, the merged config; of each run the
   record, logs and tables; tables, figures, report; imported tables; manifests of datasets.
@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 from dlbench import Error, __version__
-from dlbench.archive import bag, crate
+from dlbench.archive import crate
 from dlbench.common import files as common_files
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
@@ -184,7 +184,7 @@ def write(
             study.name, authors, license_id, metadata.version("snakemake"), [*files], runs
         )
         files = {name: files[name] for name in sorted(files, key=_order)}
-        bag.write(output, files, info, lambda payload: _check_records(payload, logs))
+        crate.write(output, files, info, lambda payload: _check_records(payload, logs))
     return ArchiveSummary(len(runs), len(files), counts, unredacted)
 
 

@@ -29,7 +29,7 @@ from dlbench.images import trainer_image
 from dlbench.log import event_fields, event_log
 from dlbench.machine import gpus
 from dlbench.plan import skipping
-from dlbench.records import rereading, run_record, sessions
+from dlbench.records import belief, run_record, sessions
 from dlbench.study import trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import is_sentinel
@@ -323,7 +323,7 @@ def _of_run(place, content):
 def _differs_from_log(record, log):
     """Names of the values in which a record differs from its log; "" if they agree."""
     try:
-        return ", ".join(name for name, _, _ in rereading.differences(record, log))
+        return ", ".join(name for name, _, _ in belief.differences(record, log))
     except Error as error:
         return f"content ({error})"
 

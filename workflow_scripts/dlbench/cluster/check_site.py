@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.cluster import jobs, new_site, profiles
-from dlbench.cluster.new_site import SITE_FILE
+from dlbench.cluster import jobs, profiles
+from dlbench.cluster.profiles import SITE_FILE
 from dlbench.common import files, own_code, phrases, plugins, tools
 from dlbench.common.files import write_json
 from dlbench.images import trainer_image
@@ -156,9 +156,9 @@ def _profile(profile):
 def _site_file(facts, executor):
     if not Path(SITE_FILE).exists() and executor != "local":
         yield _fix(f"no {SITE_FILE} in {Path.cwd()}: say there what a node has (docs/clusters.md)")
-    if facts["name"] == new_site.DEFAULT_NAME:
+    if facts["name"] == profiles.DEFAULT_NAME:
         yield _note(
-            f"site.name is {new_site.DEFAULT_NAME!r}, which readers of the results will not know"
+            f"site.name is {profiles.DEFAULT_NAME!r}, which readers of the results will not know"
         )
     missing_keys = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
     if missing_keys:

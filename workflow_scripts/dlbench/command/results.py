@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dlbench import Error
-from dlbench.command import starting
-from dlbench.command.starting import add_configfile, add_json
+from dlbench.command import places
+from dlbench.command.places import add_configfile, add_json
 from dlbench.common import command_line, networks, phrases, plugins, terminal
 from dlbench.common.files import atomic_write
 
@@ -34,7 +34,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 def report(args: argparse.Namespace) -> None:
     """Make one self-contained HTML file of a study's tables and figures: results/report.html."""
-    from dlbench.report import build_report, report_html
+    from dlbench.report import build_report
 
     figures = args.figures
     if figures is None:
@@ -42,7 +42,7 @@ def report(args: argparse.Namespace) -> None:
         figures = [name for name in plugins.names("figures") if name in drawn]
     study = build_report.read(args.tables, args.runs, args.figures_folder, figures)
     with atomic_write(args.output) as part:
-        part.write_text(report_html.html_page(study), encoding="utf-8")
+        part.write_text(build_report.html_page(study), encoding="utf-8")
 
 
 def add_partial(parser: argparse.ArgumentParser) -> None:
@@ -261,7 +261,7 @@ def history(args: argparse.Namespace) -> None:
     """
     from dlbench.study import config
 
-    files = args.configfile or starting.config_files(args.passed_on)
+    files = args.configfile or places.config_files(args.passed_on)
     if not config.settings_of(files)["history"]:
         searched = ", ".join(files) or "config.yaml"
         raise Error(
@@ -269,7 +269,7 @@ def history(args: argparse.Namespace) -> None:
             "docs/history.md has an example"
         )
     named = ["--configfile", *args.configfile] if args.configfile else []
-    starting.become_snakemake(["history", *args.passed_on, *named])
+    places.become_snakemake(["history", *args.passed_on, *named])
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:

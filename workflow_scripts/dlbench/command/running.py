@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.command import starting
-from dlbench.command.starting import CONFIG, add_configfile, add_json, study_file
+from dlbench.command import places
+from dlbench.command.places import CONFIG, add_configfile, add_json, study_file
 from dlbench.common import command_line, own_code, phrases, plugins, tools
 
 STUDY = "my_study.yaml"
@@ -73,12 +73,12 @@ def init(args: argparse.Namespace) -> None:
     Example: dlbench init my_study.yaml --framework pytorch
     """
     from dlbench.campaign import new_study
-    from dlbench.cluster import new_site
-    from dlbench.cluster.new_site import SITE_FILE
+    from dlbench.cluster import profiles
+    from dlbench.cluster.profiles import SITE_FILE
 
     file = _new_file(args.target)
-    scheduler, site = new_site.of_this_machine(args.partition)
-    site_text = new_site.text(site) if site else None
+    scheduler, site = profiles.of_this_machine(args.partition)
+    site_text = profiles.text(site) if site else None
     images = new_study.images(args.data) if args.data else {}
     settings = new_study.settings(site_text, images)
     choice = _choice(args, file, settings["site"], scheduler, images)
@@ -236,7 +236,7 @@ def run(args: argparse.Namespace) -> None:
     file = study_file(args.study or CONFIG)
     own = Path(file).resolve() == Path(CONFIG).resolve()
     # Behind the others, since --configfile takes all that follows.
-    starting.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])
+    places.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])
 
 
 def add_status(parser: argparse.ArgumentParser) -> None:
@@ -289,9 +289,9 @@ def retry(args: argparse.Namespace) -> None:
     from dlbench.study import config
 
     snakemake = args.passed_on
-    files = args.configfile or starting.config_files(snakemake)
+    files = args.configfile or places.config_files(snakemake)
     if args.configfile:
-        if starting.config_files(snakemake):
+        if places.config_files(snakemake):
             raise Error("--configfile: expected once, found before -- and after it")
         snakemake = [*snakemake, "--configfile", *files]
     if any(argument in DRY for argument in snakemake):
@@ -305,7 +305,7 @@ def retry(args: argparse.Namespace) -> None:
         forget_runs.check_not_running()
     forget_runs.forget(chosen, args.dry_run)
     if not args.dry_run:
-        starting.become_snakemake(snakemake)
+        places.become_snakemake(snakemake)
 
 
 def add_forget(parser: argparse.ArgumentParser) -> None:

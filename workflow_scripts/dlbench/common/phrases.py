@@ -1,6 +1,7 @@
-"""Text for people: numbers with units, reasons and hints."""
+"""Text for people: numbers with units, reasons and hints; patterns of sets of names."""
 
 import difflib
+import itertools
 import json
 import re
 from collections import Counter
@@ -128,3 +129,21 @@ def did_you_mean(name: object, valid: Iterable[object]) -> str:
     begun = [value for value in plain if len(word) > 2 and value.startswith(word)]
     near = begun or difflib.get_close_matches(word, plain, n=1)
     return f" (did you mean {plain[near[0]]!r}?)" if near else ""
+
+
+def any_of(names: list[str]) -> str:
+    """A pattern that matches exactly these names, which must differ.
+
+    It branches letter by letter, as a trie. A plain alternation is tried from its start for each
+    text, so that the time for n texts and n names would grow as n squared.
+    """
+    if not names:
+        return "(?!)"
+    names = sorted(names)
+    pairs = zip(names[0], names[-1], strict=False)  # the common prefix of these two is that of all
+    equal = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    prefix = "".join(letter for letter, _ in equal)
+    rests = [name.removeprefix(prefix) for name in names]
+    groups = [list(group) for _, group in itertools.groupby(rests, key=lambda rest: rest[:1])]
+    others = f"(?:{'|'.join(map(any_of, groups))})" if len(names) > 1 else ""
+    return f"{re.escape(prefix)}{others}"

@@ -20,10 +20,10 @@ from dlbench.common import phrases, terminal
 from dlbench.history import causes, change_points, dataset, history_rows, sources
 from dlbench.history.change_points import MIN_SESSIONS, Change, Found
 from dlbench.history.history_rows import HistoryRows, day, to_time
-from dlbench.tables import history_columns, parquet_files
+from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.cells import Row
 
-COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
+COLUMNS = tuple(name for name in table_columns.SESSIONS.names if name not in ("fields", "logs"))
 NO_CAUSE = "nothing that is recorded changed then"
 
 
@@ -97,7 +97,7 @@ def add_findings(history: History, columns: HistoryRows, places: Iterable[tuple[
 
 def write(history: History, output: Path) -> None:
     """Write the tables of a history as Parquet, and all but the series as CSV, too."""
-    for name, schema in history_columns.OF_HISTORY.items():
+    for name, schema in table_columns.OF_HISTORY.items():
         content = getattr(history, name)
         if name != "series":
             content = parquet_files.table(content, schema)
@@ -302,5 +302,5 @@ def _series_table(table, columns):
     names, codes = (of["machine_id"] for of in (columns.texts, columns.codes))
     machines = pa.array(names, pa.string()).take(pa.array(codes))
     with_machines = table.append_column("machine_id", machines)
-    arrays = [with_machines[one.name].cast(one.type) for one in history_columns.SERIES]
-    return pa.table(arrays, schema=history_columns.SERIES)
+    arrays = [with_machines[one.name].cast(one.type) for one in table_columns.SERIES]
+    return pa.table(arrays, schema=table_columns.SERIES)

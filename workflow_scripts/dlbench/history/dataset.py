@@ -33,8 +33,8 @@ from dlbench.log.event_fields import FACTS, INDEX, MAX_INDEX, MOST, TEXTS, Kind
 from dlbench.records import run_record
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
-from dlbench.tables.history_columns import PARTITION, SESSIONS
 from dlbench.tables.parquet_files import TableError
+from dlbench.tables.table_columns import PARTITION, SESSIONS
 
 _LOG = math.log(MOST)
 # Least and most of numbers and dates.

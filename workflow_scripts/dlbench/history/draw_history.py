@@ -21,7 +21,7 @@ from dlbench.common import phrases
 from dlbench.drawing import styles
 from dlbench.drawing.series import MAX_PANELS
 from dlbench.history.history_rows import day
-from dlbench.tables import history_columns, parquet_files
+from dlbench.tables import parquet_files, table_columns
 
 COLUMNS, PANEL_INCHES = 3, (4.6, 2.5)
 DOT, LEVEL = styles.COLOURS[0], "#202020"
@@ -39,7 +39,7 @@ def draw(tables: Path, output: Path) -> list[Path]:
     `tables`: folder of the tables of a history, as analyse_history.py writes them.
     """
     series, findings, changes = (
-        parquet_files.read(tables / f"{name}.parquet", history_columns.OF_HISTORY[name]).to_pandas()
+        parquet_files.read(tables / f"{name}.parquet", table_columns.OF_HISTORY[name]).to_pandas()
         for name in ("series", "findings", "changes")
     )
     changes = changes.merge(findings[["finding", *OF_FINDING]], on="finding")

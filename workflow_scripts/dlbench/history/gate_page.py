@@ -11,7 +11,7 @@ from dlbench.common import phrases
 from dlbench.history import gate
 from dlbench.history.gate import SIZES, Gate, Judged
 from dlbench.history.history_rows import LABELS, day
-from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.pages.formats import Cell, Page, Section, Table
 from dlbench.study import wording
 
 NOT_JUDGED = (gate.TOO_FEW, gate.NEW)

@@ -1,4 +1,4 @@
-"""A page (page.py) as text for the terminal, as Markdown, as one HTML file, and its data as JSON.
+"""A page of sections and tables; as text for the terminal, Markdown, one HTML file; data as JSON.
 
 HTML has nothing to load and no script, and is escaped. On a narrow screen each row of a table
 becomes a card; on paper rows are not broken.
@@ -9,11 +9,65 @@ import math
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from markupsafe import Markup
 
 from dlbench.common import terminal
 from dlbench.pages import templates
-from dlbench.pages.page import Cell, Page, Table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A short text with a colour, a note, a link or a drawn interval.
+
+    Attributes:
+        kind: good, bad, same or open, which gives it a colour; "": it is plain text.
+        href: address that the text links to; `anchor`: name by which others link to the cell.
+            Only HTML has both.
+        drawn: (ratio, low, high, margin); low and high are nan where there is no interval.
+    """
+
+    text: str
+    kind: str = ""
+    note: str = ""
+    drawn: tuple[float, float, float, float] | None = None
+    href: str = ""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts and Cells under headings; columns whose index is in `right` align right."""
+
+    headings: tuple[str, ...]
+    rows: list[list[str | Cell]]
+    right: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs, and a table below them; `drawings` are HTML above the table."""
+
+    heading: str
+    paragraphs: tuple[str, ...] = ()
+    table: Table | None = None
+    drawings: tuple[Markup, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title, one sentence that says it all, and sections.
+
+    `kind` is good, bad or open where the page is the outcome of a check, else "".
+    """
+
+    title: str
+    lead: str
+    sections: tuple[Section, ...]
+    kind: str = ""
+
 
 NARROWEST, WIDEST = 80, 120  # columns of a text
 LONGEST = 24  # characters of a word, up to which words are not broken where there is room

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import files, name_patterns, own_code, phrases, plugins, tools
+from dlbench.common import files, own_code, phrases, plugins, tools
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
@@ -263,14 +263,14 @@ class Plan:
     @property
     def untrained_pattern(self) -> str:
         """A pattern that matches the ids of runs to be recorded without training."""
-        return name_patterns.any_of(
+        return phrases.any_of(
             [key for key in self.pending if key in self.skipped or self.is_unread(key)]
         )
 
     @property
     def adoptable_pattern(self) -> str:
         """A pattern that matches the names of the datasets that others converted."""
-        return name_patterns.any_of([*self.adopted])
+        return phrases.any_of([*self.adopted])
 
     def fetch_flags(self, dataset: str) -> str:
         """Flags of dlbench fetch-dataset: where files may come from, quoted for the shell."""

@@ -1,4 +1,4 @@
-"""The content of a study's report, in no format: plain values, made from results/tables.
+"""A study's report: its content as plain values, made from results/tables, and one HTML file.
 
 - The summary: what was measured, on what, the findings (findings.py), what failed, what is stale.
 - Coverage, tables, figures, machine and software, method, caveats, how to reproduce it.
@@ -7,7 +7,11 @@ A figure is a data URI, so that no file lies beside the page and no ids clash: i
 invisible parts, or, if that is large, a picture in COLOURS colours.
 
 The same tables, records and figures give the same report: it has no date of its making.
-report_html.py makes a file of it.
+- Style and script stand in the file and are allowed by their digests; a policy in the file
+  (Content-Security-Policy) forbids all else, so that nothing leaves the page and no text of a
+  run becomes a script.
+- Tables are data in the page, drawn by report.js in slices; all else needs no script.
+- report.html.jinja is the page, sections/NAME.html.jinja each of its SECTIONS.
 """
 
 import ast
@@ -15,6 +19,7 @@ import base64
 import contextlib
 import io
 import json
+import math
 import re
 import urllib.parse
 from collections import Counter
@@ -23,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup, escape
 from PIL import Image
 
 from dlbench import Error
@@ -30,16 +36,14 @@ from dlbench.analysis import estimates
 from dlbench.common import phrases, plugins
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
+from dlbench.log.event_log import FAILED
 from dlbench.machine import binding
 from dlbench.machine.hardware import installed_gib
+from dlbench.pages import templates
 from dlbench.records import costs, run_record
-from dlbench.report import (
-    findings,
-    limit_sentences,
-    report_tables,
-    sentences,
-)
-from dlbench.report.findings import Finding
+from dlbench.report import findings, report_tables, sentences
+from dlbench.report.findings import INDICATED, OPEN, SHOWN, Finding
+from dlbench.report.sentences import Sentence
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import cells, parquet_files, table_columns
@@ -121,7 +125,7 @@ class Report:
     without_rate: list[str]
     findings: list[Finding]
     further: list[Finding]
-    limits: limit_sentences.Sentences
+    limits: sentences.Sentences
     failures: list[Reason]
     left_out: list[Reason]
     stale: list[Reason]
@@ -184,7 +188,7 @@ def read(
         without_rate=_workloads_without_rate(runs),
         findings=all_findings[:MAX_FINDINGS],
         further=all_findings[MAX_FINDINGS:],
-        limits=limit_sentences.sentences(
+        limits=sentences.sentences(
             runs,
             report_tables.rows_of(folder, "explanations"),
             report_tables.rows_of(folder, "baselines"),
@@ -434,3 +438,98 @@ def _picture_uri(path):
         reduced = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).convert("RGB")
         reduced.save(webp, "WEBP", lossless=True, method=4)
     return "data:image/webp;base64," + base64.b64encode(webp.getvalue()).decode()
+
+
+TEMPLATE, SCRIPT = "report/report.html.jinja", "report/report.js"
+STYLES = ("pages/page.css", "pages/page_links.css", "report/report.css")
+MAX_FASTEST = 4
+MAX_LIMITS = 6  # of the sentences on series that are seen at once
+MAX_VALUES = 6  # of a fact about the machine that are seen at once
+SECTIONS = {
+    "summary": "Summary",
+    "coverage": "Coverage",
+    "tables": "Tables",
+    "figures": "Figures",
+    "machine": "Machine and software",
+    "method": "Method",
+    "caveats": "Caveats",
+    "again": "Reproduce this report",
+}
+STATUS_LABELS = sentences.STATUS_LABELS | {"imported": "imported, beside them"}
+COLOURED = ("ok", "unstable", "stale", *FAILED)
+BADGES_OF_STATUS = {"skipped": "", "excluded": "", **dict.fromkeys(FAILED, "bad")}
+BADGES = {SHOWN: "good", INDICATED: "warn", OPEN: ""}
+
+
+def html_page(report: Report) -> str:
+    """The report as the text of an HTML file."""
+    style, script = templates.source(*STYLES), templates.source(SCRIPT)
+    return templates.render(
+        TEMPLATE,
+        report=report,
+        sections=SECTIONS,
+        style=style,
+        script=script,
+        policy=templates.policy(style, script),
+        most_fastest=MAX_FASTEST,
+        most_limits=MAX_LIMITS,
+        most_values=MAX_VALUES,
+        badge_of_evidence=BADGES,
+        badge_of_status=lambda status: BADGES_OF_STATUS.get(status, "warn"),
+        colour=_colour,
+        counted=phrases.counted,
+        evidence_links=lambda finding: _evidence_links(finding, report),
+        interval_text=_interval_text,
+        items=_items,
+        plain_table=report_tables.plain,
+        prose=_prose,
+        status_label=lambda status: STATUS_LABELS.get(status, status),
+        stripes=_stripes,
+    )
+
+
+def _prose(text: str) -> Markup:
+    """Text of reStructuredText with its emphasis and its literals."""
+    literals = re.sub(r"``(.+?)``", r"<code>\1</code>", escape(text))
+    prose = re.sub(r"(?<![\w*])\*(?!\s)([^*]+?)\*(?![\w*])", r"<em>\1</em>", literals)
+    return Markup(prose)  # noqa: S704 - of escaped text
+
+
+def _interval_text(rate: estimates.Estimate) -> str:
+    if math.isnan(rate.low):
+        return "none of one run"
+    return f"{_items(rate.low)} to {_items(rate.high)}"
+
+
+def _items(rate: float) -> str:
+    """Items per second as report.js shows them in tables: 8 312 or 12.34."""
+    if not math.isfinite(rate):
+        return str(rate)
+    rate = float(f"{rate:.6g}")  # as tables in the page have it, which the script rounds again
+    if rate < 1000:
+        return f"{rate:.4g}"
+    return f"{math.floor(rate + 0.5):,}".replace(",", "\u2009")
+
+
+def _evidence_links(finding: Finding | Sentence, report: Report) -> list[tuple[str, str]]:
+    """(table or figure, its name) of what a finding is from, where the page has it."""
+    tables = {table.name for table in report.tables}
+    figures = {figure.name for figure in report.figures}
+    return [
+        *(("table", name) for name in finding.tables if name in tables),
+        *(("figure", name) for name in finding.figures if name in figures),
+    ]
+
+
+def _colour(status: str) -> str:
+    return status if status in COLOURED else "other"
+
+
+def _stripes(counts: dict[str, int], most: int | None) -> list[tuple[str, float, float]]:
+    """(colour, x, width) of each status in a bar, in percent of `most` runs."""
+    percent = 100 / (most or sum(counts.values()))
+    stripes, x = [], 0.0
+    for status, count in counts.items():
+        stripes.append((_colour(status), x, percent * count))
+        x += percent * count
+    return stripes

@@ -10,6 +10,7 @@
 - Runs are read one after the other, so that memory does not grow with their logs.
 """
 
+import datetime
 import itertools
 import json
 import math
@@ -18,15 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlbench.analysis import (
-    comparisons,
-    drift,
-    explanations,
-    measures,
-    nodes,
-    run_tables,
-    scaling_series,
-)
+from dlbench import Error
+from dlbench.analysis import comparisons, drift, limits, measures, nodes, run_tables, scaling_series
+from dlbench.baselines import collectives
 from dlbench.common import files
 from dlbench.common.phrases import did_you_mean
 from dlbench.log import event_fields
@@ -39,9 +34,8 @@ from dlbench.study.config import Study
 from dlbench.study.runs import FIELDS
 from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.cells import Row
-from dlbench.tables.fields import with_parameters
 from dlbench.tables.metrics import METRICS
-from dlbench.tables.table_columns import APART, TRIES
+from dlbench.tables.table_columns import APART, BASELINES, TRIES, with_parameters
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = run_record.RESULTS / "imports"
@@ -110,7 +104,7 @@ def collect(
         ("published", published_beside_own.numbers(study, runs)),
         ("drift", drift.rows(study, runs, repeated, named)),
         ("nodes", nodes.rows(study, runs)),
-        ("explanations", explanations.rows(study, consistent)),
+        ("explanations", limits.explained_rows(study, consistent)),
         ("tries", list(tries(study))),
     ):
         schema, with_own = with_parameters(table_columns.STUDY_TABLES[name], content)
@@ -282,3 +276,53 @@ def _report_stale_runs(coverage, runs):
     stale = sum(row["status"] == STALE for row in coverage)
     if stale:
         print(f"{stale} of {runs} runs are stale (see the table coverage)", file=sys.stderr)
+
+
+# Conditions that say something of some measures only.
+OF_EXCHANGES = ("strategy", "strategy_options", "launcher")
+OF_PRODUCTS = ("precision",)
+FROM_MACHINE = ("host", "device_model", "load_average_1min", "hardware_sha256")
+
+
+def collect_baselines(folder: Path, output: Path) -> None:
+    """Write the table as Parquet and CSV.
+
+    Args:
+        folder: has a folder for each machine, with files as measure_baselines.py writes them.
+        output: folder of the table.
+
+    Raises:
+        Error: a file is not as measure_baselines.py writes it.
+    """
+    rows = [row for path in sorted(folder.glob("*/*.json")) for row in baseline_rows(path)]
+    parquet_files.write(output / "baselines.parquet", rows, BASELINES)
+    parquet_files.write_csv(
+        output / "baselines.csv", parquet_files.read(output / "baselines.parquet", BASELINES)
+    )
+
+
+def baseline_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of one file. Raises Error: it is not as measure_baselines.py writes it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        conditions = content["conditions"]
+        common = {name: content[name] for name in FROM_MACHINE}
+        common["framework_version"] = content["versions"].get(conditions["framework"])
+        measured_at = content["measured_at"]  # none: imported, from a log without a date
+        common["measured_at"] = measured_at and datetime.datetime.fromisoformat(measured_at)
+        common["devices"] = conditions["nodes"] * conditions["devices_per_node"]
+        common["baseline"] = path.stem
+        for row in content["rows"]:
+            yield {**_relevant_conditions(conditions, row["measure"]), **common, **row}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Error(
+            f"{path}: expected a baseline as measure_baselines.py writes it ({error!r}): delete "
+            "it, and `snakemake baselines` measures it again"
+        ) from error
+
+
+def _relevant_conditions(conditions, measure):
+    """The conditions that matter for a measure."""
+    left_out = OF_PRODUCTS if measure != "matrix_product" else ()
+    left_out += OF_EXCHANGES if measure not in collectives.MEASURES else ()
+    return {name: value for name, value in conditions.items() if name not in left_out}

@@ -4,7 +4,7 @@
   same without reading its items; then also without copies of them to the devices; then also without
   the exchange of gradients; then also without other devices beside it; then also without waiting
   for each step's loss. The time by which a step gets shorter is the cost of what was left out
-  (dlbench/analysis/explanations.py).
+  (dlbench/analysis/limits.py).
 - Probes are ordinary runs with ordinary fields: they are trained in random order among the others,
   recorded, and repeated if missing. They enter no statistics of the study. Equal probes are trained
   once: two strategies share the one on one device.

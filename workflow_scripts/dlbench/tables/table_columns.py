@@ -4,26 +4,96 @@ Dates are UTC. Missing values are null, never a placeholder. The table of evalua
 columns of a run's. Settings stand in the table of runs; others name a run that has theirs.
 """
 
+from collections.abc import Iterable, Sequence
+
 import pyarrow as pa
 
 from dlbench.baselines.rounds import NOT_MEASURED
-from dlbench.common.run_fields import FIELDS
+from dlbench.common import assignments
+from dlbench.common.run_fields import DECLARED, FIELDS, value_type
 from dlbench.records import account
+from dlbench.study import parameters
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells
-from dlbench.tables.cells import run_name
-from dlbench.tables.fields import (
-    COUNT,
-    NAME,
-    REAL,
-    TEXT,
-    TIME,
-    field,
-    fields,
-    of_run,
-    with_interval,
-    with_run_fields,
-)
+from dlbench.tables.cells import Row, run_name
+
+TEXT = pa.string()
+NAME = pa.dictionary(pa.int32(), pa.string())  # a text of which there are few
+COUNT, REAL = pa.int64(), pa.float64()
+# Types of columns by the kinds of their values, the narrowest first.
+OF_KINDS = {
+    frozenset((bool,)): pa.bool_(),
+    frozenset((int,)): COUNT,
+    frozenset((int, float)): REAL,
+}
+TIME = pa.timestamp("us", tz="UTC")
+
+
+def field(name: str, type_: pa.DataType, unit: str = "", note: str = "") -> pa.Field:
+    """A field; its metadata has a `unit` and a `description` where they are not empty."""
+    metadata = {k: v for k, v in (("unit", unit), ("description", note)) if v}
+    return pa.field(name, type_, metadata=metadata or None)
+
+
+def fields(type_: pa.DataType, *names: str) -> list[pa.Field]:
+    """Fields of one type, without units."""
+    return [field(name, type_) for name in names]
+
+
+def with_interval(name: str, unit: str, note: str) -> list[pa.Field]:
+    """A value and the ends of its 95 % interval, which are absent where one run gives none."""
+    return [
+        field(name, REAL, unit, note),
+        field(f"{name}_ci95_low", REAL, unit, "Student's or Welch's t on logarithms"),
+        field(f"{name}_ci95_high", REAL, unit),
+    ]
+
+
+def of_run(*names: str, described: bool = False) -> list[pa.Field]:
+    """Columns of fields of a run.
+
+    `described`: with what they mean, as in the table of runs; other tables refer to that.
+    """
+    return [_of_run(name, described) for name in names]
+
+
+def with_run_fields(
+    columns: Iterable[pa.Field], names: Iterable[str], described: bool = False
+) -> pa.Schema:
+    """Columns, and those of the fields of a run that they lack, after the last that they have.
+
+    So a table gets a newly declared field, and its other columns stay where they are.
+    """
+    columns = list(columns)
+    names_in_order = [column.name for column in columns]
+    further = of_run(*(name for name in names if name not in names_in_order), described=described)
+    end = max(index for index, name in enumerate(names_in_order) if name in FIELDS) + 1
+    return pa.schema([*columns[:end], *further, *columns[end:]])
+
+
+def with_parameters(schema: pa.Schema, rows: Sequence[Row]) -> tuple[pa.Schema, Sequence[Row]]:
+    """A schema and rows with a column for each parameter of other programs that rows have.
+
+    A column is of numbers, of booleans, or of texts if its values are of several kinds.
+    """
+    if parameters.FIELD not in schema.names:
+        return schema, rows
+    own = [parameters.column_values(row.get(parameters.FIELD)) for row in rows]
+    for name in sorted({name for values in own for name in values}):
+        kinds = {type(values[name]) for values in own if name in values}
+        type_ = next((OF_KINDS[kind] for kind in OF_KINDS if kinds <= kind), NAME)
+        if type_ == NAME:
+            own = [v | ({name: assignments.plain(v[name])} if name in v else {}) for v in own]
+        schema = schema.append(field(name, type_, note="a parameter of the trainer's program"))
+    return schema, [row | values for row, values in zip(rows, own, strict=True)]
+
+
+def _of_run(name, described):
+    declared = DECLARED[name]
+    kinds = {str: NAME, bool: pa.bool_(), float: REAL, int: COUNT}
+    type_ = pa.int32() if declared.bits == 32 else kinds[value_type(FIELDS[name])]
+    return field(name, type_, declared.unit, declared.note if described else "")
+
 
 METRIC = field("metric", NAME, note="its name, or a column of the table runs")
 UNIT = field("unit", NAME, note="of the metric; empty: a plain number")
@@ -815,3 +885,115 @@ BASELINES = pa.schema(
     ]
 )
 MACHINE_TABLES = dict(zip(cells.OF_MACHINES, (BASELINES,), strict=True))
+
+
+PARTITION = ("site", "year")
+_WHAT = [
+    field("session", NAME, note="a start of the workflow, or none-DATE of runs that name none"),
+    field("started_at", TIME, note="first start of a run of the session"),
+    field("study", NAME),
+]
+_CONDITION = [
+    field("condition_id", NAME, note="digest of `fields` and `meaning`"),
+    field("condition", NAME, note="label of its runs"),
+    field("metric", NAME, note="throughput, or a metric that a program names"),
+    field("unit", NAME, note="of the metric"),
+    field("better", NAME, note="higher, lower, or empty: no direction is better"),
+]
+_MACHINE_ID = field("machine_id", NAME, note="machine_key, or the name that the config gives it")
+_MACHINE = field("machine", NAME, note="models and numbers of processors and GPUs")
+_RATIO_ENDS = [field("ratio_ci95_low", REAL, "1"), field("ratio_ci95_high", REAL, "1")]
+SESSIONS = pa.schema(
+    [
+        *_WHAT,
+        *_CONDITION,
+        field("fields", NAME, note="JSON: fields of the run that are not their defaults"),
+        field("meaning", NAME, note="JSON: digests of data and of own files, shape of an item"),
+        field("n", COUNT, "runs", "that completed, and that no other process disturbed"),
+        field("mean_log", REAL, note="mean of the logarithm of the metric over these runs"),
+        field("scatter", REAL, "1", "standard deviation of the logarithms; none: one run"),
+        field("mean", REAL, note="geometric mean, in `unit`"),
+        field("mean_ci95_low", REAL),
+        field("mean_ci95_high", REAL),
+        field("failed", COUNT, "runs", "that did not complete"),
+        field("disturbed", COUNT, "runs", "that other processes disturbed; they are left out"),
+        field("missed", COUNT, "runs", "that missed their learning gate; none: no gate is known"),
+        field("machine_key", NAME, note="digest of `machine_facts`"),
+        field("machine", NAME, note="these facts in words"),
+        field("machine_facts", NAME, note="JSON: models and numbers of processors and GPUs"),
+        field("hosts", NAME, note="names of the nodes, with a comma between"),
+        field("driver", NAME, note="of the GPUs"),
+        field("firmware", NAME, note="VBIOS of the GPUs, microcode of the CPUs"),
+        field("kernel", NAME, note="of the nodes"),
+        *fields(NAME, "framework", "framework_version"),
+        field("image_digest", NAME, note="of the container's image; none: bare metal"),
+        field("git_commit", NAME, note="of dlbench"),
+        field("facts", NAME, note="JSON: fingerprints, whose changes are events"),
+        field("logs", pa.list_(TEXT), note="beginnings of the digests of the runs' logs"),
+        field("archive_sha256", NAME, note="of the archive; none: from a results folder"),
+        field("source", NAME, note="name of the archive or folder"),
+    ]
+)
+_LONG = ("fields", "meaning", "facts", "logs")
+SERIES = pa.schema(
+    [
+        field("site", NAME),
+        _MACHINE_ID,
+        *(f for f in SESSIONS if f.name not in _LONG),
+    ]
+)
+CAMPAIGNS = pa.schema(
+    [
+        field("site", NAME),
+        *_WHAT,
+        field("standing", NAME, note="current; replaced; withdrawn; contradictory; damaged"),
+        field("reason", TEXT, note="of any other standing than current"),
+        field("file", TEXT, note="in the history"),
+        _MACHINE_ID,
+        _MACHINE,
+        field("conditions", COUNT, note="with their metrics"),
+        field("archive_sha256", NAME, note="of the archive; none: from a results folder"),
+    ]
+)
+FINDINGS = pa.schema(
+    [
+        field("finding", COUNT, note="number, from 1, the latest first"),
+        field("site", NAME),
+        _MACHINE_ID,
+        _MACHINE,
+        field("kind", NAME, note="shared: of most conditions together; own: of single ones"),
+        field("direction", NAME, note="gain, loss, or change where no direction is better"),
+        field("ratio", REAL, "1", "new level over old; the median of its conditions"),
+        *_RATIO_ENDS,
+        field("p", REAL, "1", "that there is none, adjusted for the machine's conditions"),
+        field("session", NAME, note="the first of the new level"),
+        field("previous_session", NAME, note="the last of the old level"),
+        field("changed_after", TIME, note="start of the last session before the change"),
+        field("changed_before", TIME, note="start of the first session of the new level"),
+        field("earliest", TIME, note="the change is after this (95 %)"),
+        field("latest", TIME, note="the change is before this (95 %)"),
+        field("sessions_before", COUNT, note="of the old level"),
+        field("sessions_after", COUNT, note="of the new level"),
+        field("gradual", pa.bool_(), note="a line fits better than a step"),
+        field("conditions", COUNT, note="that share it"),
+        field("conditions_in_all", COUNT, note="of the machine"),
+        field("spared", TEXT, note="of a shared change: conditions that show it is not theirs"),
+        field("causes", TEXT, note="JSON: what changed between these sessions, likeliest first"),
+        field("text", TEXT, note="the finding in words"),
+    ]
+)
+CHANGES = pa.schema(
+    [
+        field("finding", COUNT, note="its number"),
+        *_CONDITION,
+        field("ratio", REAL, "1", "new level over old"),
+        *_RATIO_ENDS,
+    ]
+)
+OF_HISTORY = {
+    "campaigns": CAMPAIGNS,
+    "series": SERIES,
+    "findings": FINDINGS,
+    "changes": CHANGES,
+}
+HISTORY_TABLES = {"sessions": SESSIONS, **OF_HISTORY}

@@ -4,9 +4,9 @@
   of columns from table_columns.py; all else in it is written by hand.
 - config.md: from config.schema.json; defaults are those of config.yaml, and for fields of a run
   those of their declarations.
-- tables.md: from table_columns.py and history_columns.py, with units. MEANINGS has columns that say
+- tables.md: from table_columns.py, with units. MEANINGS has columns that say
   no more there than their name; a key with a table before its dot is of that table only.
-- commands.md: from the parsers of the commands, by dlbench/command/commands_page.py.
+- commands.md: from the parsers of the commands, by dlbench/command/dispatch.py.
 - workflow_scripts/README.md: rooms with the first sentence of their docstring, on the floors that
   pyproject.toml gives them, and the programs that call their files.
 """
@@ -28,7 +28,7 @@ from dlbench.common.plugins import LIBRARY
 from dlbench.common.run_fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_schema, yaml_files
 from dlbench.study.config_schema import schema
-from dlbench.tables import history_columns, table_columns
+from dlbench.tables import table_columns
 
 PYPROJECT = PROGRAMS.parent / "pyproject.toml"
 ALONE = "alone"  # programs that run under a stranger's Python, without the library
@@ -203,7 +203,7 @@ SCHEMAS = {
     **table_columns.STUDY_TABLES,
     **table_columns.RUN_TABLES,
     **table_columns.MACHINE_TABLES,
-    **history_columns.HISTORY_TABLES,
+    **table_columns.HISTORY_TABLES,
 }
 DEFAULTS_IN_WORDS = {
     "framework": "tensorflow",

@@ -1,4 +1,4 @@
-"""Transports, one file for each URL scheme: how to download files.
+"""Transports, one file for each URL scheme (http.py has two): how to download files.
 
 A transport file defines:
     open(url, offset, validator): a `Response`. Its content begins at `offset` if the file is still

@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 from dlbench.data.transports import CHUNK_BYTES, Response, TransportError
 
+VARIANTS: dict[str, dict[str, str]] = {"http": {}, "https": {}}
 TIMEOUT_S = (10, 30)  # to connect, and between two packets
 TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 

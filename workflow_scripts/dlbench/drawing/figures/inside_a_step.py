@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from dlbench.analysis import explanations
+from dlbench.analysis import limits
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 
@@ -22,13 +22,13 @@ of a kind.
 """
 # {part: (label, colour)}, from the left.
 SEGMENTS = {
-    explanations.COMPUTATION: ("computation", styles.COLOURS[0]),
-    explanations.REST: ("the remaining step", styles.COLOURS[0]),
-    explanations.SHARING: ("devices slowing one another", styles.COLOURS[4]),
-    explanations.EXCHANGE: ("exposed exchange of gradients", styles.COLOURS[3]),
-    explanations.COPIES: ("waiting for copies to the device", styles.COLOURS[5]),
-    explanations.INPUT: ("waiting for input", styles.COLOURS[1]),
-    explanations.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
+    limits.COMPUTATION: ("computation", styles.COLOURS[0]),
+    limits.REST: ("the remaining step", styles.COLOURS[0]),
+    limits.SHARING: ("devices slowing one another", styles.COLOURS[4]),
+    limits.EXCHANGE: ("exposed exchange of gradients", styles.COLOURS[3]),
+    limits.COPIES: ("waiting for copies to the device", styles.COLOURS[5]),
+    limits.INPUT: ("waiting for input", styles.COLOURS[1]),
+    limits.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
 }
 UNRESOLVED, UNRESOLVED_GREY = "not resolved", "#d4d4d4"
 EMPTY_MESSAGE = "no condition has probes: explain: true in a block of the config asks for them"

@@ -1,6 +1,6 @@
 """Import measurements of a machine by other programs as baselines, beside our own.
 
-Each table in a log becomes a file like those of measure_baselines.py, which collect_baselines.py
+Each table in a log becomes a file like those of measure_baselines.py, which collect_runs.py
 and `snakemake baselines` add to the table of baselines. The column `source` names the program.
 
 One file here is an importer. Its docstring explains the program's numbers. It defines:

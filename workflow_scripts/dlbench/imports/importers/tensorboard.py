@@ -28,7 +28,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 
-from dlbench.common import protobuf, tfrecord
+from dlbench.common import tfrecord
 from dlbench.imports import log_lines
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers.csv_metrics import ACCURACIES, TOP5
@@ -336,19 +336,19 @@ class _Stream:
 
 def _parse_event(payload):
     wall_time_s, step, values = 0.0, 0, []
-    for number, value in protobuf.fields(payload):
+    for number, value in tfrecord.fields(payload):
         if number == 1:
             (wall_time_s,) = struct.unpack("<d", value)
         elif number == 2:
             step = _signed(value)
         elif number == 5:
-            values += [_value(content) for part, content in protobuf.fields(value) if part == 1]
+            values += [_value(content) for part, content in tfrecord.fields(value) if part == 1]
     return wall_time_s, step, values
 
 
 def _value(content):
     tag, value = "", None
-    for number, part in protobuf.fields(content):
+    for number, part in tfrecord.fields(content):
         if number == 1:
             tag = bytes(part).decode("utf-8", "replace")
         elif number == 2:
@@ -361,7 +361,7 @@ def _value(content):
 def _element(tensor):
     """The single element of a tensor as a float or text; None for several or another type."""
     kind, content, elements, several = 0, b"", {}, False
-    for number, value in protobuf.fields(tensor):
+    for number, value in tfrecord.fields(tensor):
         if number == 1:
             kind = value
         elif number == 2:
@@ -385,7 +385,7 @@ def _element(tensor):
     value = elements[field][-1]
     if kind in (1, 2):
         return struct.unpack(packing, value)[0]
-    number = value if isinstance(value, int) else protobuf.read_varint(value, 0)[0]
+    number = value if isinstance(value, int) else tfrecord.read_varint(value, 0)[0]
     if kind == 19:
         return struct.unpack("<e", struct.pack("<H", number))[0]
     return float(_signed(number))
@@ -394,8 +394,8 @@ def _element(tensor):
 def _elements(shape):
     """The number of elements of a tensor with a shape; more than one if it is unknown."""
     product = 1
-    for number, dimension in protobuf.fields(shape):
-        size = dict(protobuf.fields(dimension)).get(1, 0) if number == 2 else 2
+    for number, dimension in tfrecord.fields(shape):
+        size = dict(tfrecord.fields(dimension)).get(1, 0) if number == 2 else 2
         product *= size
     return product
 

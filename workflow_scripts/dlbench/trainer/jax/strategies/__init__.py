@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
-from dlbench.common import protobuf
+from dlbench.common import tfrecord
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 # Flags of XLA as jaxlib sets them: it has no call that tells them. But the options that it gives a
@@ -179,7 +179,7 @@ def field(message: bytes, path: Sequence[int]) -> int | bytes | None:
         if not isinstance(value, bytes):
             raise ValueError(f"field {number} of {path}: expected a message, found {value!r}")
         value = next(
-            (content for found, content in protobuf.fields(value) if found == number), None
+            (content for found, content in tfrecord.fields(value) if found == number), None
         )
         if value is None:
             return None
