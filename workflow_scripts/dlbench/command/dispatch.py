@@ -44,7 +44,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "history": "many campaigns: since when one is slower, and why",
             "gate": "the newest campaign by those before it, for CI",
             "site": "a website of a history: machines, conditions, changes",
-            "accept-nodes": "nodes that keep a site's bounds, what to measure next",
+            "accept-nodes": "nodes that keep a site's bounds, and those that do not",
             "import": "logs and results of other programs as tables like ours",
         },
     ),

@@ -421,7 +421,7 @@ def add_accept_nodes(parser: argparse.ArgumentParser) -> None:
 
 
 def accept_nodes(args: argparse.Namespace) -> int:
-    """Accept nodes: rank them, list those that keep a site's bounds, and say what to measure next.
+    """Accept nodes: rank them, and list those that keep a site's bounds and those that do not.
 
     Exit code 1: a node or group failed or was not measured.
     """
@@ -430,16 +430,11 @@ def accept_nodes(args: argparse.Namespace) -> int:
 
     wanted = acceptance.read_bounds(args.bounds, args.results)
     expected = networks.expand_hosts(args.nodes)
-    accepted = acceptance.accept(acceptance.read(args.results), wanted, expected)
-    acceptance.write(accepted, args.results)
-    if args.json:
-        print(json.dumps(acceptance.values(accepted), allow_nan=False))
-        return 0 if accepted.all_passed else 1
-    sys.stdout.write(formats.text(acceptance.page(accepted, args.results)))
-    if accepted.next:
-        print("\nTo be measured next, each size in a block of its own:\n")
-        print("\n".join(acceptance.next_lines(accepted.next)))
-    return 0 if accepted.all_passed else 1
+    judged = acceptance.judge(wanted, acceptance.read(args.results), expected)
+    acceptance.write(judged, args.results)
+    page, plain = acceptance.page(judged, args.results), acceptance.values(judged)
+    sys.stdout.write(formats.written(page, plain, "json" if args.json else "text"))
+    return 0 if acceptance.all_passed(judged) else 1
 
 
 PARTLY = 3  # the exit code if some logs could not be read
