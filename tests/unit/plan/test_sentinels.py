@@ -278,14 +278,14 @@ def test_the_doctor_names_damaged_sentinels_and_calls_none_interrupted():
     finish_all(made)
     good = repeated(made)
     log = run_record.folder(good.id) / "train.jsonl"
-    assert [f.kind for f in doctor.of_runs(made, unknown=True)] == []
+    assert [f.kind for f in doctor.of_runs(made)] == []
     started = run_record.folder(dataclasses.replace(good, sentinel=2).id)
     shutil.copytree(run_record.folder(good.id), started)
     (started / "run.json").unlink()
     (started / "train.jsonl").write_bytes(log.read_bytes()[:300])
-    assert [f.kind for f in doctor.of_runs(made, unknown=True)] == []
+    assert [f.kind for f in doctor.of_runs(made)] == []
     log.write_bytes(log.read_bytes()[:-5])
-    (found,) = doctor.of_runs(made, unknown=True)
+    (found,) = doctor.of_runs(made)
     assert found.kind == "sentinel" and "no start trains it again" in found.advice
 
 

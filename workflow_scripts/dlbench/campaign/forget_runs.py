@@ -8,7 +8,7 @@ batch, by its status.
 import json
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -133,15 +133,8 @@ def workflows() -> list[int]:
     """The ids of Snakemake processes that run in this folder, on this machine."""
     here = os.path.realpath(".")
     return [
-        pid
-        for pid, command, cwd, _ in processes()
-        if cwd == here and any(Path(word).name == "snakemake" for word in command[:4])
+        process.pid
+        for process in psutil.process_iter(("cmdline", "cwd"))
+        if process.info["cwd"] == here  # None for processes of other users
+        and any(Path(word).name == "snakemake" for word in (process.info["cmdline"] or [])[:4])
     ]
-
-
-def processes() -> Iterator[tuple[int, list[str], str, int]]:
-    """Yield (pid, command, folder, parent) of each process whose folder this user may see."""
-    for process in psutil.process_iter(("cmdline", "cwd", "ppid")):
-        command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
-        if folder:  # None for processes of other users
-            yield process.pid, command or [], folder, parent

@@ -332,7 +332,6 @@ def forget(args: argparse.Namespace) -> None:
 def add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", default=".", help="of the workflow, or its results")
     add_configfile(parser)
-    parser.add_argument("--study", action="store_true", help="name runs that the config has not")
     parser.add_argument("--content", action="store_true", help="read shards and logs whole")
     add_json(parser)
 
@@ -340,16 +339,16 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 def doctor(args: argparse.Namespace) -> int:
     """Check whether a results folder is healthy.
 
-    Prints one line for each finding: what, where, why it matters, what to do. Checks the records of
-    all runs, or with --configfile or --study those of a study, and what lies around them; nothing
-    is changed. Exit code 1: there are findings.
+    Prints one line for each finding: what, where, why it matters, what to do. Checks datasets,
+    tables, and the records of all runs, or with --configfile those of a study; nothing is changed.
+    Exit code 1: there are findings.
     """
     from dlbench.campaign.doctor import SCHEMA_VERSION, enter_workflow_folder, examine
     from dlbench.study import config
 
     enter_workflow_folder(args.folder)
-    study = config.study_from_files(args.configfile) if args.study or args.configfile else None
-    problems = examine(study, args.content, args.study)
+    study = config.study_from_files(args.configfile) if args.configfile else None
+    problems = examine(study, args.content)
     if args.json:
         findings = [vars(problem) for problem in problems]
         print(json.dumps({"schema_version": SCHEMA_VERSION, "findings": findings}))
