@@ -63,7 +63,7 @@ def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):
 
 def test_the_looks_of_rooms_are_their_templates_styles_and_scripts():
     names = {Path(path).name for path in own_code.looks("pages", "report")}
-    assert {"page.css", "page.html.jinja", "site.css", "compare.js"} <= names
+    assert {"page.css", "page.html.jinja", "site.css"} <= names
     assert not [name for name in names if name.endswith(".py")]
 
 

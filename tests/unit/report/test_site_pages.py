@@ -1,10 +1,7 @@
-"""site_pages: in charts numbers stand where they belong; what the script compares."""
+"""build_site: in charts numbers stand where they belong."""
 
-import json
 import re
 from xml.etree import ElementTree
-
-import pytest
 
 from dlbench.report import build_site, site_data
 from support.history import made_histories as made
@@ -59,17 +56,3 @@ def test_extreme_numbers_are_drawn_a_series_without_any_says_so_and_a_label_is_a
     root = drawn(tmp_path, "<b>&</b>")
     assert root.find("svg") is None and root.find("figcaption/span").text == "nothing measured"
     assert root.find("figcaption/a").text == "<b>&</b>"
-
-
-def test_each_machine_has_the_levels_of_what_it_measured(tmp_path):
-    made.add(tmp_path, 0, {A: [100.0, 102.0], B: []}, machine="EPYC")
-    made.add(tmp_path, 0, {A: [50.0], B: [70.0]}, machine="Xeon")
-    data = json.loads(
-        json.dumps(build_site.comparison_data(site_data.read(tmp_path, {})), allow_nan=False)
-    )
-    places = {hardware[4:8]: at for at, (_, hardware, _) in enumerate(data["machines"])}
-    ((place, value, low, high),) = data["levels"][places["EPYC"]]
-    assert data["conditions"][place][:2] == [made.label(A), "images_per_second"]
-    assert value == pytest.approx(100.995, abs=1e-3) and low < value < high
-    one, two = data["levels"][places["Xeon"]]
-    assert one == [place, 50, None, None] and two[1] == 70

@@ -364,13 +364,6 @@ def add_site(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="where the archives are, for links to them: https://..., or relative to the pages",
     )
-    parser.add_argument(
-        "--reports",
-        nargs="+",
-        metavar="PATH",
-        help="archives and results folders, or folders of them, whose reports are shown "
-        "(default: those of the config's history)",
-    )
 
 
 def site(args: argparse.Namespace) -> None:
@@ -378,17 +371,11 @@ def site(args: argparse.Namespace) -> None:
 
     `snakemake site` adds campaigns to the history first.
     """
-    from dlbench.history import sources
     from dlbench.report import build_site
     from dlbench.study import config
 
-    settings = config.settings_of(args.configfile)
-    names = settings.get("machines", {})
-    places = settings.get("history", []) if args.reports is None else args.reports
-    found = [Path(one.path) for one in sources.sources(places, names)]
-    site = build_site.build(
-        args.history, names, args.output, args.archives, places_of_reports=found
-    )
+    names = config.settings_of(args.configfile).get("machines", {})
+    site = build_site.build(args.history, names, args.output, args.archives)
     sessions = phrases.counted(len(site.sessions), "session")
     machines = phrases.counted(len(site.machines), "machine")
     made = f"{args.output / 'index.html'}: {sessions} of {machines}"

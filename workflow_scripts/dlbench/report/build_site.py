@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -30,7 +29,6 @@ from dlbench.report.site_data import (
     Condition,
     Machine,
     Point,
-    Report,
     Series,
     Session,
     Site,
@@ -50,14 +48,12 @@ def build(
     names_of_machines: Mapping[str, Sequence[str]],
     output: Path,
     archives: str | None = None,
-    places_of_reports: Iterable[Path] = (),
 ) -> Site:
     """Write the website of a history.
 
     Args:
         names_of_machines: `machines` of a config.
         archives: address of the folder that has the archives, for links.
-        places_of_reports: archives and results folders, whose reports it shows.
 
     Raises Error: the folder holds something else than an earlier website, or there is no history.
     """
@@ -68,9 +64,11 @@ def build(
             "makes one from the campaigns that a config names"
         )
     site = site_data.read(history, names_of_machines)
-    shown = site_data.find_reports(site, history, places_of_reports, site.notes.append)
     written = []
-    for name, text in _files(site, shown, archives):
+    for name, page in _pages(site, archives):
+        style = templates.source(*STYLES)
+        values = formats.template_values(page) | {"style": style, "address": name}
+        text = templates.render(TEMPLATE, policy=templates.policy(style, ""), **values)
         with atomic_write(output / name) as part:
             part.write_text(text, encoding="utf-8")
         written.append(name)
@@ -93,49 +91,22 @@ def _earlier(output: Path) -> list[str]:
     return [name for name in map(str, known) if OURS.fullmatch(name)]
 
 
-def _files(
-    site: Site, shown: Mapping[str, Report], archives: str | None
-) -> Iterator[tuple[str, str]]:
-    """(name, text) of each file."""
-    yield _html("index.html", index(site), search_index(site), "search.js")
-    yield _html(COMPARE, comparison(), comparison_data(site), "compare.js")
+def _pages(site: Site, archives: str | None) -> Iterator[tuple[str, Page]]:
+    """(name, Page) of each file."""
+    yield "index.html", index(site)
     for name, sessions in site.studies.items():
-        page = study(name, sessions, site, archives, shown.get(name))
-        yield _html(site_data.study_page(name), page)
-    for report in shown.values():
-        yield _html(report.address, report_page(report), policy=REPORT_POLICY)
+        yield study_page(name), study(name, sessions, site, archives)
     for one in site.machines:
-        yield _html(one.address, machine(one))
+        yield one.address, machine(one)
     for each in site.conditions:
-        yield _html(each.address, condition(each))
-
-
-def _html(
-    name: str, page: Page, data: Any = None, script: str = "", policy: str = ""
-) -> tuple[str, str]:
-    """(name, text) of a page; `data` is for its script, `policy` what it may load if not these."""
-    style = templates.source(*STYLES)
-    scripts = ("report/site/elements.js", f"report/site/{script}") if script else ()
-    source = templates.source(*scripts)
-    return name, templates.render(
-        TEMPLATE,
-        **formats.template_values(page),
-        style=style,
-        script=source,
-        policy=policy or templates.policy(style, source),
-        data=data,
-        address=name,
-        navigation=NAVIGATION,
-    )
+        yield each.address, condition(each)
 
 
 TITLE = "Benchmark results"
-COMPARE = "compare.html"
-NAVIGATION = {"Overview": "index.html", "Compare": COMPARE}
 MAX_CHANGES = 20  # of the latest ones on the first page
 MAX_NUMBERS = 2000  # of a page: a larger one is slow to open
 MAX_LETTERS = 300  # of a fact
-ARCHIVE_DIGITS, LEVEL_DIGITS = 12, 6
+ARCHIVE_DIGITS = 12
 CHART = "report/site/chart.svg.jinja"
 WIDTH, HEIGHT = 360, 128  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 8, 20  # margins, which labels fill
@@ -157,25 +128,6 @@ _CHARTS = (
 _BASELINES = (
     "The level is the mean of the sessions since the last confirmed change, with its 95 % interval "
     "by the scatter between sessions: what the gate judges a new session by."
-)
-_READING = (
-    "The level is the mean of the sessions since the last change. Ratios are of a machine to the "
-    "first one, with 95 % intervals, of each condition alone. The colour says whether the interval "
-    "lies wholly on the better or the worse side of 1."
-)
-
-# A report is a page of whoever wrote it, so it is never a file of the website, which could run
-# scripts under its address: it is the text of a frame in one of ours. The frame is a sandbox
-# without an origin, forms, windows or a way out; our policy, which it inherits, lets it load
-# nothing, and go nowhere. Its own script, which draws its tables, runs in there.
-REPORT_POLICY = Markup(
-    "default-src 'none'; img-src data:; form-action 'none'; script-src 'unsafe-inline'; "
-    "style-src 'unsafe-inline'"
-)
-# Links within a report lead to its own places, not to those of the page around it.
-_FRAME = Markup(
-    '<iframe class="report" title="Report" sandbox="allow-scripts" '
-    'srcdoc="&lt;base href=about:srcdoc&gt;{}"></iframe>'
 )
 
 # Cells: numbers with their origin, and links.
@@ -258,19 +210,6 @@ def index(site: Site) -> Page:
     )
 
 
-def search_index(site: Site) -> list[tuple[str, str, str]]:
-    """(kind, text that is searched, address) of each page and session."""
-    return [
-        *(("study", name, study_page(name)) for name in site.studies),
-        *(("machine", f"{one.label}: {one.hardware}", one.address) for one in site.machines),
-        *(("condition", one.label, one.address) for one in site.conditions),
-        *(
-            ("session", f"{one.name} {one.source} {one.archive_sha256}", one.address)
-            for one in reversed(site.sessions)
-        ),
-    ]
-
-
 def _lead(site):
     if not site.sessions:
         return "The history has no session yet."
@@ -349,14 +288,10 @@ def _machine_of(site) -> dict[Session, Machine]:
     return {session: machine for machine in site.machines for session in machine.sessions}
 
 
-def study(
-    name: str, sessions: list[Session], site: Site, archives: str | None, report: Report | None
-) -> Page:
+def study(name: str, sessions: list[Session], site: Site, archives: str | None) -> Page:
     """The page of a study: its sessions, with the origin of their numbers, and its conditions.
 
-    Args:
-        archives: address of the folder that has the archives; None: it is not known.
-        report: of a session of it; None: none is at hand.
+    `archives`: address of the folder that has the archives; None: it is not known.
     """
     mine = set(sessions)
     rows: list[list[str | Cell]] = []
@@ -374,30 +309,9 @@ def study(
         lead=f"{count}, {' to '.join(_dates(sessions))}, on "
         f"{_counted((machines[one] for one in sessions), 'machine')}.",
         sections=(
-            *_report_link(report),
             Section("Conditions", (), Table(headings, rows, right=(2, 3))),
             Section("Sessions", (_ARCHIVES,), _sessions_of_study(sessions, machines, archives)),
         ),
-    )
-
-
-def _report_link(report):
-    if report:
-        session = report.session
-        text = Markup('<p><a href="{}">Report</a> of session {}, {}</p>')
-        link = text.format(report.address, session.name, day(session.started_at))
-        yield Section("Report", (), drawings=(link,))
-
-
-def report_page(report: Report) -> Page:
-    """The page around a report."""
-    session = report.session
-    origin = f"archive {session.archive_sha256}" if session.archive_sha256 else session.source
-    lead = f"Of session {session.name}, {day(session.started_at)}, from {origin}."
-    said = ("Whoever measured it wrote this report; it is shown unchanged.",)
-    frame = _FRAME.format(report.html)
-    return Page(
-        f"Report: {session.study}", lead, (Section("As it was written", said, drawings=(frame,)),)
     )
 
 
@@ -426,7 +340,6 @@ def machine(one: Machine) -> Page:
     first, last = _dates(one.sessions)
     changes = Table(("since", "change", "finding"), [_change(row) for row in one.findings])
     levels = [[_of_condition(series), *_level(series)] for series in one.series]
-    link = Markup('<a href="{}#{}">Compare with other machines</a>').format(COMPARE, one.address)
     sessions: list[list[str | Cell]] = [
         [_of_session(s), day(s.started_at), _of_study(s.study), str(s.conditions)]
         for s in reversed(one.sessions)
@@ -438,7 +351,7 @@ def machine(one: Machine) -> Page:
         sections=(
             Section("Changes", *(((), changes) if one.findings else (NO_CHANGE, None))),
             Section("History", (_CHARTS,), drawings=_charts(one, "condition")),
-            Section("Baselines", (_BASELINES,), _levels("condition", levels), (link,)),
+            Section("Baselines", (_BASELINES,), _levels("condition", levels)),
             Section(
                 "Sessions", (), Table(("session", "date", "study", "numbers"), sessions, right=(3,))
             ),
@@ -601,42 +514,4 @@ def _drawn(series, dates):
             f"{number(least)} to {number(greatest)} {series.unit}, "
             f"{phrases.counted(len(series.findings), 'change')}"
         ),
-    }
-
-
-# The comparison of machines, which its reader chooses: compare.js makes the tables.
-
-
-def comparison() -> Page:
-    """The page without its data."""
-    return Page(
-        "Compare machines",
-        "The level of each condition that the chosen machines have in common, and its ratio.",
-        (Section("How to read it", (_READING,)),),
-    )
-
-
-def comparison_data(site: Site) -> dict[str, Any]:
-    """What the script compares, as plain values.
-
-    `machines` has (label, hardware, address); `conditions` (label, metric, unit, better, address);
-    `levels` one list a machine, of (place in conditions, value, low, high), the ends None where
-    there is no interval.
-    """
-    places: dict[tuple[str, str], int] = {}
-    conditions: dict[int, list[str]] = {}
-    levels: dict[str, list[list[float | None]]] = {one.address: [] for one in site.machines}
-    for one in (series for condition in site.conditions for series in condition.series):
-        if not one.level_points:
-            continue
-        texts = [one.condition.label, one.metric, one.unit, one.better, one.condition.address]
-        place = places.setdefault((one.condition.address, one.metric), len(places))
-        conditions[place] = texts
-        ends = (one.level.value, one.level.low, one.level.high)
-        numbers = [None if end != end else float(f"{end:.{LEVEL_DIGITS}g}") for end in ends]
-        levels[one.machine.address].append([place, *numbers])
-    return {
-        "machines": [(one.label, one.hardware, one.address) for one in site.machines],
-        "conditions": list(conditions.values()),
-        "levels": list(levels.values()),
     }

@@ -5,15 +5,13 @@
 - The level of a series is the mean of its sessions since its last change, with Student's t over
   their means, on logarithms. One session alone has its own interval.
 - All is in an order that the data gives, so that equal histories give equal pages.
-- Of each study it shows the report of its newest session whose source is at hand: an archive of the
-  SHA-256 that the history has, or a results folder with the logs of the session.
 """
 
 import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,17 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from dlbench import Error
 from dlbench.analysis import estimates
 from dlbench.analysis.estimates import Estimate
-from dlbench.archive import verify_archive
-from dlbench.common.files import json_digest, read_json, sha256
-from dlbench.history import analyse_history, causes, dataset, history_rows, sources
+from dlbench.common.files import json_digest
+from dlbench.history import analyse_history, causes, dataset
 from dlbench.history.analyse_history import History
 from dlbench.history.history_rows import to_time
 from dlbench.tables.cells import Row
 
-MAX_BYTES, MAX_TOTAL_BYTES = 4 << 20, 20 << 20  # of a report; of all
 READABLE, DIGITS = 40, 10  # of names of pages
 # Texts of a session that say where its numbers come from, by their names on pages.
 PROVENANCE = {
@@ -369,77 +364,3 @@ def _condition_order(condition):
     parts = re.split(r"(\d+)", condition.label)  # batch 8 before batch 16
     natural = [int(part) if at % 2 else part for at, part in enumerate(parts)]
     return natural, condition.id, json.dumps(condition.meaning, sort_keys=True)
-
-
-@dataclass(frozen=True)
-class Report:
-    """The report of a study's session, as HTML of whoever wrote it."""
-
-    session: Session
-    html: str
-
-    @property
-    def address(self) -> str:
-        """The name of its page."""
-        return file_name("report", self.session.study, self.session.study)
-
-
-def find_reports(
-    site: Site, history: Path, places: Iterable[Path], note: Callable[[str], None]
-) -> dict[str, Report]:
-    """{name of a study: the report of its newest session whose source is at hand}.
-
-    Args:
-        places: archives and results folders.
-        note: called with a text for each report that is not shown.
-    """
-    by_name: dict[str, list[Path]] = {}
-    for place in places:
-        by_name.setdefault(place.name, []).append(place)
-    found, total = {}, 0
-    for study, sessions in site.studies.items():
-        report = _newest(sessions, history, by_name, note)
-        if report is None:
-            continue
-        total += len(report.html.encode())
-        if total > MAX_TOTAL_BYTES:
-            note(f"the report of {study} is not shown: all have more than {MAX_TOTAL_BYTES} bytes")
-            break
-        found[study] = report
-    return found
-
-
-def _newest(sessions, history, by_name, note) -> Report | None:
-    for session in reversed(sessions):
-        for place in by_name.get(session.source, ()):
-            try:
-                content = _content(place, session, history)
-                if content:
-                    return Report(session, content.decode("utf-8"))
-            except (Error, OSError, UnicodeDecodeError) as error:
-                note(f"{place}: its report is not shown: {error}")
-    return None
-
-
-def _content(place, session, history) -> bytes | None:
-    """The report of a source, if the session is of it as it is now."""
-    if session.archive_sha256:
-        if not place.is_file() or sha256(place) != session.archive_sha256:
-            return None
-        with verify_archive.open_bag(place) as bag:
-            name = "data/results/report.html"
-            return bag.read(name, MAX_BYTES) if name in bag.entries else None
-    folder = sources.results_folder(place) if place.is_dir() else None
-    file = folder / "report.html" if folder else None
-    if folder is None or file is None or not file.is_file() or not _has(folder, session, history):
-        return None
-    if file.stat().st_size > MAX_BYTES:
-        raise Error(f"it has more than {MAX_BYTES} bytes")
-    return file.read_bytes()
-
-
-def _has(folder, session, history):
-    """Whether the logs of a session are those of a results folder."""
-    records = (read_json(path) or {} for path in folder.glob("runs/*/run.json"))
-    logs = {str(record.get("log_sha256"))[: history_rows.LOG_DIGITS] for record in records}
-    return dataset.logs(history, session.file) <= logs
