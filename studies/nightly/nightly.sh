@@ -35,5 +35,5 @@ rm -r "$night"
 added=0
 "${snakemake[@]}" history site --configfile "$history" || added=2
 "${run[@]}" dlbench gate --configfile "$history" \
-    --write-junit gate.xml --write-markdown gate.md || exit
+    --write-markdown gate.md || exit
 exit $added

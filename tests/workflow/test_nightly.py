@@ -116,5 +116,5 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     verdict = Path("gate.md").read_text()
     assert "too little data: 3 of 8 sessions" in verdict
     assert before in verdict.partition("changed since then")[2]
-    assert len(os.listdir("archives")) == 5 and Path("gate.xml").is_file()
+    assert len(os.listdir("archives")) == 5
     assert os.path.isfile("results/site/index.html")

@@ -118,7 +118,7 @@ def test_control_characters_of_others_do_not_reach_the_terminal(history):
     facts = json.dumps({"GPU driver": "\x1b[31mred\x07"})
     for name, value in (("condition", "\x1b]0;title\x07 a"), ("facts", facts)):
         with_value(last_file(history), name, value)
-    for kind in ("text", "markdown", "html", "json", "junit"):
+    for kind in ("text", "markdown", "html", "json"):
         text = dlbench("gate", "--format", kind).stdout
         assert not set(text) & {"\x1b", "\x07"} and "a" in text
     assert "\x1b" not in dlbench("analyse-history").stderr

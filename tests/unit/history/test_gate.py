@@ -223,10 +223,10 @@ def command(*arguments):
 def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files(steady):
     add(9, 0.9)
     Path("config.yaml").write_text(f"tags: {{accepted: {made.session_id(1)}}}\n")
-    failed = command("--write-junit", "gate.xml", "--write-markdown", "gate.md")
+    failed = command("--write-json", "gate.json", "--write-markdown", "gate.md")
     assert failed.returncode == 1, failed.stderr
     assert "3 conditions of here: 3 worse." in failed.stdout
-    assert Path("gate.xml").read_text().count("<failure") == 3
+    assert Path("gate.json").read_text().count('"fails": true') == 3
     assert Path("gate.md").read_text().startswith("## Session ")
     allowed = command("--json", "--allow", "worse")
     assert allowed.returncode == 0

@@ -1,14 +1,13 @@
-"""gate_page: a judged session as text, Markdown, HTML, JSON and JUnit XML."""
+"""gate: a judged session as text, Markdown, HTML and JSON."""
 
 import dataclasses
 import json
 from datetime import datetime
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from dlbench.history import gate, gate_page
+from dlbench.history import gate
 from dlbench.history.gate import predict
 from dlbench.pages import formats
 
@@ -36,7 +35,7 @@ JUDGED = gate.Gate(
 
 
 def test_the_page_says_the_outcome_first_and_then_why():
-    text = formats.text(gate_page.page(JUDGED), 120)
+    text = formats.text(gate.page(JUDGED), 120)
     assert text.splitlines()[0] == "Session s2: failed"
     assert "3 conditions of here: 1 worse, 1 missing, 1 new." in text
     assert "2026-11-01 to 2026-11-26; the newest is 1 day old" in " ".join(text.split())
@@ -45,13 +44,12 @@ def test_the_page_says_the_outcome_first_and_then_why():
 
 
 def test_every_form_of_it_escapes_what_others_wrote():
-    assert "&lt;batch&gt; 16" in formats.html_page(gate_page.page(JUDGED))
-    assert "lenet5 \\<batch\\> 16" in formats.markdown(gate_page.page(JUDGED))
-    assert "lenet5 &lt;batch&gt; 16" in gate_page.junit(JUDGED)
+    assert "&lt;batch&gt; 16" in formats.html_page(gate.page(JUDGED))
+    assert "lenet5 \\<batch\\> 16" in formats.markdown(gate.page(JUDGED))
 
 
 def test_the_json_has_numbers_that_say_the_same_and_none_for_what_is_unknown():
-    plain = json.loads(json.dumps(gate_page.values(JUDGED), allow_nan=False))
+    plain = json.loads(json.dumps(gate.values(JUDGED), allow_nan=False))
     assert plain["passed"] is False and plain["base_age_days"] == 1
     worse, missing, new = plain["conditions"]
     assert worse["ratio"] == pytest.approx(0.9, abs=1e-3) and worse["fails"]
@@ -60,35 +58,17 @@ def test_the_json_has_numbers_that_say_the_same_and_none_for_what_is_unknown():
     assert plain["power"]["0.05"] > plain["power"]["0.01"]
 
 
-def test_junit_counts_failures_and_what_was_not_judged():
-    suite = ElementTree.fromstring(gate_page.junit(JUDGED))
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "2", "1")
-    failures = [
-        case.find("failure").get("message") for case in suite if case.find("failure") is not None
-    ]
-    assert failures[0].startswith(
-        "worse: -10.0 %: measured 90 items/s (3), expected 99.99 (97.04 to 103) from 8 sessions"
-    )
-    assert failures[1] == "missing: it was measured in s1"
-
-
-def test_junit_leaves_out_characters_that_xml_does_not_have():
-    odd = dataclasses.replace(NEW, condition="a\x1bb")
-    suite = ElementTree.fromstring(gate_page.junit(dataclasses.replace(JUDGED, judged=(odd,))))
-    assert suite[0].get("name") == "ab"
-
-
 def test_where_nothing_could_be_judged_nothing_has_passed():
     first = dataclasses.replace(JUDGED, judged=(NEW,))
-    page = gate_page.page(first)
+    page = gate.page(first)
     assert page.kind == "open" and page.title == "Session s2: nothing could be judged"
-    assert gate_page.values(first)["passed"] is None
+    assert gate.values(first)["passed"] is None
     failed = dataclasses.replace(JUDGED, judged=(NEW, MISSING))
-    assert gate_page.page(failed).title == "Session s2: failed"
+    assert gate.page(failed).title == "Session s2: failed"
 
 
 def test_allowed_verdicts_fail_nothing_and_are_named():
     allowed = dataclasses.replace(JUDGED, allowed=(gate.WORSE, gate.MISSING))
-    page = gate_page.page(allowed)
+    page = gate.page(allowed)
     assert page.kind == "good" and page.title == "Session s2: passed"
     assert "worse, missing" in formats.text(page)

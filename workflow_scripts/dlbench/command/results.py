@@ -107,7 +107,6 @@ def export(args: argparse.Namespace) -> None:
 
 
 FORMATS = ("text", "markdown", "html", "json")
-JUDGED_FORMATS = (*FORMATS, "junit")
 SUFFIXES = {".txt": "text", ".md": "markdown", ".html": "html", ".json": "json"}
 
 
@@ -304,13 +303,11 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
         help=f"verdicts that fail nothing, of {', '.join(FAILING)}",
     )
     written = parser.add_mutually_exclusive_group()
-    written.add_argument(
-        "--format", choices=JUDGED_FORMATS, default="text", help="of what is printed"
-    )
+    written.add_argument("--format", choices=FORMATS, default="text", help="of what is printed")
     written.add_argument(
         "--json", dest="format", action="store_const", const="json", help="as JSON, for programs"
     )
-    for name in JUDGED_FORMATS[1:]:
+    for name in FORMATS[1:]:
         parser.add_argument(
             f"--write-{name}", metavar="FILE", type=Path, help=f"write it as {name}, too"
         )
@@ -322,7 +319,7 @@ def gate(args: argparse.Namespace) -> int:
     `snakemake history` adds campaigns to the history first. Exit code 1: a condition is worse, has
     changed, failed, is missing, or was disturbed by other programs in all of its runs.
     """
-    from dlbench.history import gate_page
+    from dlbench.history import gate
     from dlbench.history.gate import judge
     from dlbench.pages import formats
     from dlbench.study import config
@@ -337,16 +334,12 @@ def gate(args: argparse.Namespace) -> int:
         args.allow,
         settings.get("tags", {}),
     )
-    page, plain = gate_page.page(judged), gate_page.values(judged)
-
-    def written(form):
-        return gate_page.junit(judged) if form == "junit" else formats.written(page, plain, form)
-
-    for name in JUDGED_FORMATS:
+    page, plain = gate.page(judged), gate.values(judged)
+    for name in FORMATS:
         if path := getattr(args, f"write_{name}", None):
             with atomic_write(path) as part:
-                part.write_text(written(name), encoding="utf-8")
-    sys.stdout.write(terminal.plain(written(args.format)))
+                part.write_text(formats.written(page, plain, name), encoding="utf-8")
+    sys.stdout.write(terminal.plain(formats.written(page, plain, args.format)))
     return 0 if judged.passed else 1
 
 
