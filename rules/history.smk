@@ -2,8 +2,8 @@
 
 Needs the archives and results folders that the config names under `history`. Makes
 history/site=S/year=Y/, one file a session that is written once, results/history/added/, one small
-file for each source that was added, the tables in results/history/, figures of them, and
-results/site/, a website of them. Not part of `all`.
+file for each source that was added, the tables in results/history/, and results/site/, a website of
+them. Not part of `all`.
 Only sources that are new, or changed, are added: of the others no rule makes anything.
 """
 
@@ -61,25 +61,6 @@ rule site:
     shell:
         program("dlbench site") + " --output {output:q} --configfile {params.config:q}"
         " 2>&1 | tee {log:q} >&2"
-
-
-rule history_figures:
-    """A figure of each machine: its conditions over time, and what changed when."""
-    input:
-        expand(
-            "results/history/{table}.parquet",
-            table=["series", "findings", "changes"],
-        ),
-        code=executed("dlbench/history/draw_history.py"),
-    output:
-        directory("results/history/figures"),
-    log:
-        "results/logs/history_figures.log",
-    localrule: True
-    conda:
-        "../envs/workflow.yaml"
-    shell:
-        program("dlbench draw-history") + " --output {output:q} 2>&1 | tee {log:q} >&2"
 
 
 rule add_campaign:

@@ -23,7 +23,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 UNLOCKED = "/.snakemake/locks/"
 ENDED = "another start here ended while this one planned: start again"
 TARGETS = """
-Targets: all, archive, baselines, batches, data, figures, history, history_figures, images, report,
+Targets: all, archive, baselines, batches, data, figures, history, images, report,
 runs, site, tables, tensorboard; or files in results/."""
 PLANNING = "dlbench.plan.planning"  # the module that has planned a campaign, if it is loaded
 # Snakemake's bookkeeping, which has no event of its own. All is in its log file.

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/figures.md and docs/history.md that have synthetic numbers.
+"""Draw the pictures of docs/figures.md that have synthetic numbers.
 
     uv run python tests/support/project/page_figures.py [NAME ...]
 
@@ -19,7 +19,6 @@ from PIL import Image  # noqa: E402
 
 from dlbench.common import plugins  # noqa: E402
 from dlbench.drawing import styles  # noqa: E402
-from support.history import drawn_history  # noqa: E402
 from support.results import (  # noqa: E402
     made_baselines,
     made_explanations,
@@ -28,7 +27,7 @@ from support.results import (  # noqa: E402
 )
 
 PAGES = REPOSITORY / "docs" / "figures"
-MEASURED, HISTORY = "scaling", "history"
+MEASURED = "scaling"
 POINTS = 100  # dots an inch
 COLOURS = 128  # so many that the faintest, as the zone of equivalence, keep their own
 
@@ -37,7 +36,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [name for name in plugins.names("figures") if name != MEASURED] + [HISTORY]
+    names = [name for name in plugins.names("figures") if name != MEASURED]
     parser.add_argument("name", nargs="*", help="all, if none is given")
     args = parser.parse_args()
     styles.FORMATS = ("png",)
@@ -49,9 +48,6 @@ def main():
 def draw(name, folder):
     """Draw one picture, as the page has it."""
     with tempfile.TemporaryDirectory() as place:
-        if name == HISTORY:
-            save(drawn_history.draw(place), folder / name)
-            return
         tables = made_tables.write(Path(place), rows(name))
         if name == "communication":
             made_baselines.write(Path(place), *exchanges())

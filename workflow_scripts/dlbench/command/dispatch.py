@@ -76,7 +76,7 @@ KEYWORDS = ("import",)  # of Python, which no function can be named as
 STEPS = (
     *("fetch-dataset", "adopt-dataset", "convert-pictures", "make-image", "prepare-image"),
     *("report-images", "start-session", "find-batch", "parse-run"),
-    *("add-campaign", "analyse-history", "draw-history"),
+    *("add-campaign", "analyse-history"),
 )
 # Of commands that start Snakemake: what they take. After -- all is for Snakemake, but of `run`.
 USAGES = {

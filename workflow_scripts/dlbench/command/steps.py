@@ -290,21 +290,6 @@ def analyse_history(args: argparse.Namespace) -> None:
     print(*history.lines(), sep="\n", file=sys.stderr)
 
 
-def add_draw_history(parser: argparse.ArgumentParser) -> None:
-    from dlbench.history import sources
-
-    parser.add_argument("--tables", type=Path, default=sources.RESULTS, help="their folder")
-    parser.add_argument("--output", type=Path, default=sources.RESULTS / "figures", help="folder")
-
-
-def draw_history(args: argparse.Namespace) -> None:
-    """Draw the history of each machine from the tables of a history, as SVG, PNG and PDF."""
-    from dlbench.history.draw_history import draw
-
-    args.output.mkdir(parents=True, exist_ok=True)
-    draw(args.tables, args.output)
-
-
 def _add_history(parser):
     from dlbench.history import sources
 
