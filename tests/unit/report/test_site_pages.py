@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from dlbench.report import build_site, site_data
+from dlbench.report import build_site
 from support.history import made_histories as made
 
 A, B = made.fields(batch_per_device=8), made.fields(batch_per_device=16)
@@ -11,7 +11,7 @@ MOVE = re.compile(r"M([\d.]+) ([\d.]+)")
 
 
 def drawn(history, label="label"):
-    series = site_data.read(history, {}).machines[0].series[0]
+    series = build_site.read(history, {}).machines[0].series[0]
     chart = build_site.chart(series, label, "page.html", build_site.dates_of(series.points))
     return ElementTree.fromstring(str(chart))
 
