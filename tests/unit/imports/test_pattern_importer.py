@@ -4,8 +4,6 @@ import pytest
 
 from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
-from dlbench.imports.pattern_importer import PatternImporter
-from dlbench.study import log_patterns
 from support.logs.log_samples import mxnet
 from support.logs.reading_logs import notes
 from support.logs.reading_logs import read as read_kind
@@ -117,12 +115,6 @@ def test_a_finished_log_whose_rate_is_missing_is_of_a_failed_run(log):
     assert (first.columns, first.evals) == (run.columns, run.evals)
     assert (cut.status, cut.columns.get("images_per_second"), cut.evals) == ("failed", None, [])
     assert (cut.columns["final_loss"], cut.lines) == (7.997, (11, 13))
-    # Each has its own warm-up.
-    rate = r"mean (?P<step_time_ms>\S+)"
-    patterns = log_patterns.parse({"step": STEP, "rate": rate, "warm_up": "took 9"}, "log")
-    log.write_text("mean 5\n".join((lines(5), lines(5, 1) + lines(9).partition("\n")[2], "")))
-    runs = list(PatternImporter("ours", patterns).read(LogFile(log)))
-    assert [list(run.steps.warm_up) for run in runs] == [[0] * 5, [0, 1, 1, 1, 1]]
 
 
 def bar(step, time, loss, more=""):
@@ -183,19 +175,6 @@ PROGRAMS = {
             for step, time in ((1, "6.33K"), (2, "3.1K"), (3, 998))
         ),
         [1, 2, 3], [1, 1, 1], [6.33, 3.1, 0.998],
-    ),
-    "OLMo": (
-        {"step": r"\[step=(?P<step>\d+)/.*CrossEntropyLoss=(?P<loss>\S+) .*batches_per_second="
-                 r"(?P<steps_per_second>\S+)",
-         "continued": r"^ +\S.*=\S+$"},
-        "".join(
-            f"2024-02-02 10:00:10.123\tnode1:0\tolmo.train:816\tINFO\t[step={step}/740]\n"
-            "    train/CrossEntropyLoss=9.876\n    throughput/total_tokens=41,943,040\n"
-            f"    throughput/device/batches_per_second={rate}\n"
-            "    System/Peak GPU Memory (MB)=41,225\n"
-            for step, rate in ((10, 0.25), (20, 0.5), (30, 0.5))
-        ),
-        [10, 20, 30], [10, 10, 10], [4.0, 2.0, 2.0],
     ),
     "Ultralytics": (  # time since training began
         {"step": r"^\s*(?P<epoch>\d+),\s*(?P<elapsed_s>[\d.]+),\s*(?P<loss>[\d.]+),",

@@ -452,16 +452,6 @@ def only_group(line: str, pattern: str) -> str:
     return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
 
 
-def join_records(lines: pa.StringArray, starts: np.ndarray) -> pa.StringArray:
-    """Lines joined by spaces to the records that begin at some positions, of which 0 is the first.
-
-    >>> join_records(pa.array(["step 1", "loss 2", "step 2"]), np.array([0, 2])).to_pylist()
-    ['step 1 loss 2', 'step 2']
-    """
-    ends = pa.array(np.append(starts, len(lines)), pa.int32())
-    return pc.binary_join(pa.ListArray.from_arrays(ends, lines), " ")
-
-
 def parse_numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.ndarray:
     """Texts as floats; nan of one that is no number.
 

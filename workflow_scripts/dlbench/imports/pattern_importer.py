@@ -78,7 +78,6 @@ class PatternImporter:
         lines = RankLines(log, dataclasses.replace(self.patterns, metrics=()), None)
         texts = log_lines.head(log).split("\n")
         lines.add(np.arange(len(texts)), pa.array(texts))
-        lines.end()
         return not lines.matched.isdisjoint({"step", "rate"})
 
     def read(self, log: LogFile) -> Iterator[Imported]:
@@ -146,8 +145,6 @@ class PatternImporter:
                 lines = ranks.setdefault(rank, RankLines(log, self.patterns, self.processes))
                 lines.add(first + rows, of_rank)
             first += len(texts)
-        for lines in ranks.values():
-            lines.end()
         labels = [rank for rank in ranks if rank is not None]
         if wanted in (None, ALONE) or not labels:
             return ranks

@@ -82,8 +82,7 @@ class Speeds:
         self.tokens_of_device, self.contradicts = 0.0, ""
         self.of_line = log_patterns.speed(patterns.step) or ""
         self.printed, self.is_clock = np.array([]), False  # speeds of lines
-        running = patterns.means == RUNNING and isinstance(patterns.warm_up, int)
-        self.untimed = patterns.warm_up if running else 0
+        self.untimed = (patterns.warm_up or 0) if patterns.means == RUNNING else 0
         if patterns.untimed is not None:
             self.untimed = patterns.untimed
         self.uncertainty = sum(doubt for _, doubt in rates.values())
@@ -247,7 +246,6 @@ class Speeds:
 
 MAX_STEP, MAX_OF_EPOCHS = 2**53, 2**26
 PERCENT = "_percent"
-RECORD_LINES = 1000  # at most, so that a pattern that matches each line keeps little in memory
 IDS = ("step", "epoch")  # of an evaluation
 
 
@@ -273,7 +271,6 @@ class RankLines:
         self.half_digit = 0.0  # of the speed in step lines
         self.first_epoch = 1  # in the log
         self.last_loss = ""
-        self.open: tuple[np.ndarray, pa.StringArray] | None = None  # of the record that may go on
         self.first_line = self.last_line = 1
 
     def add(self, numbers: np.ndarray, lines: pa.StringArray) -> None:
@@ -282,27 +279,6 @@ class RankLines:
         Raises LogError: a metric has another unit than before or than was said.
         """
         self.last_line = int(numbers[-1])
-        if not self.patterns.continued:
-            self._match(numbers, lines)
-            return
-        if self.open:
-            numbers = np.concatenate([self.open[0], numbers])
-            lines = pa.concat_arrays([self.open[1], lines])
-        starts = np.arange(len(lines))
-        starts = np.delete(starts, log_lines.matching(lines, self.patterns.continued))
-        starts = np.union1d([0], starts)
-        last = starts[-1] if len(lines) - starts[-1] < RECORD_LINES else len(lines)
-        self.open = numbers[last:], lines[last:]
-        starts = starts[starts < last]
-        self._match(numbers[starts], log_lines.join_records(lines[:last], starts))
-
-    def end(self) -> None:
-        """Match the last record."""
-        if self.open and len(self.open[0]):
-            first = np.zeros(1, int)
-            self._match(self.open[0][first], log_lines.join_records(self.open[1], first))
-
-    def _match(self, numbers, lines):
         if self.patterns.step:
             self._add_steps(numbers, lines)
         for key, found in (("rate", self.rates), ("evaluation", self.evals)):
@@ -344,12 +320,6 @@ class RankLines:
         if name := log_patterns.speed(self.patterns.step):
             half = log_lines.half_last_digit(texts[name], _factors(name))
             self.half_digit = self.half_digit or half
-        if isinstance(self.patterns.warm_up, str):
-            marks = np.zeros(len(lines), bool)
-            marks[log_lines.matching(lines, self.patterns.warm_up)] = True
-            self.step_numbers.setdefault("warm_up", []).append(marks[rows])
-            if marks.any():
-                self.matched.add("warm_up")
 
     def _add_metric(self, metric, numbers, lines):
         rows = log_lines.matching(lines, metric.pattern)
@@ -531,7 +501,9 @@ class RankLines:
         elif patterns.means == SINCE and len(windows) > 1:  # a log whose beginning is missing
             windows[0] = min(windows[0], windows[1])
         steps = epochs * max(length, np.max(within, initial=0)) + within
-        warm_up = self._warm_up(steps, windows, kept)
+        warm_up = np.arange(len(steps)) == 0
+        if patterns.warm_up is not None:
+            warm_up = steps - np.maximum(windows, 1) + 1 <= patterns.warm_up
         return kept, Rows(lines, steps, within, epochs, windows, warm_up)
 
     def _check_order(self, lines, within, epochs):
@@ -562,15 +534,6 @@ class RankLines:
             f"the times of {len(after)} steps contain an evaluation, and are left out"
         )
         return times
-
-    def _warm_up(self, steps, windows, whole):
-        """Whether each row is warm-up."""
-        warm_up = self.patterns.warm_up
-        if isinstance(warm_up, str):
-            return self._values("warm_up")[whole]
-        if warm_up is None:
-            return np.arange(len(steps)) == 0
-        return steps - np.maximum(windows, 1) + 1 <= warm_up
 
     def _settings(self):
         columns = {}

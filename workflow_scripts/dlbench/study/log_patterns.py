@@ -56,8 +56,6 @@ GROUPS = {
     "evaluation": ("step", "epoch", "examples", *SCORES),
     "settings": (*COUNTS, *TEXTS),
     "failed": (),
-    "warm_up": (),
-    "continued": (),
 }
 VALUE, UNIT = "value", "unit"  # the groups of a metric that has both
 ONE, SINCE, RUNNING = "of one step", "mean since the last line", "running mean"
@@ -88,7 +86,7 @@ class LogPatterns:
         evaluation_in_step: whether the time of the step line after an evaluation contains it.
         settings: of lines with columns of the runs table.
         failed: of a line that makes the run a failed one.
-        warm_up: how many steps are warm-up, or a pattern of step lines that are; None: the first.
+        warm_up: how many steps are warm-up; None: the first line.
         means: what the speed in a line is the mean of, one of MEANS.
         of: whose rate is printed, one of OF.
         rank: the rank whose lines count, or ALONE; None: of several ranks the slowest.
@@ -96,7 +94,6 @@ class LogPatterns:
         epoch_steps: the steps of an epoch, where lines do not have their number.
         untimed: how many steps at the beginning (of an epoch, if steps begin anew) no time has in
             it; None: with running means those of `warm_up`.
-        continued: of lines that continue the record of the line before.
         progress_bars: whether each writing of a progress bar is a line.
     """
 
@@ -107,19 +104,18 @@ class LogPatterns:
     settings: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     failed: str | None = None
-    warm_up: int | str | None = None
+    warm_up: int | None = None
     means: str = SINCE
     of: str = ALL
     rank: int | str | None = None
     counts_from: int | None = None
     epoch_steps: int | None = None
     untimed: int | None = None
-    continued: str | None = None
     progress_bars: bool = False
 
     def all(self) -> Iterator[tuple[str, str]]:
         """(key, pattern) of each pattern; the keys are as in the config."""
-        for key in ("step", "rate", "evaluation", "failed", "warm_up", "continued"):
+        for key in ("step", "rate", "evaluation", "failed"):
             if isinstance(pattern := getattr(self, key), str):
                 yield key, pattern
         yield from (("settings", pattern) for pattern in self.settings)
