@@ -95,7 +95,7 @@ def read(tmp_path, *entries):
 
 
 def judged(tmp_path, entries, runs=(), baselines=(), expected=()):
-    results = [*accept_nodes.of_runs(runs), *accept_nodes.of_baselines(baselines)]
+    results = [*runs, *accept_nodes.of_baselines(baselines)]
     found = accept_nodes.judge(read(tmp_path, *entries), results, expected)
     return {one.name: one for one in found}
 
@@ -140,7 +140,7 @@ def test_runs_without_a_node_are_those_of_their_host_and_domains_do_not_matter(t
     entry = {"match": {"model": "resnet50"}, "images_per_second": RATE}
     assert list(judged(tmp_path, [entry], [plain, run("n1", 1000)])) == ["n1"]
     lost = run(None, 1000, nodes=2)
-    assert accept_nodes.of_runs([lost]) == []
+    assert accept_nodes.judge([], [lost]) == []
 
 
 def test_a_run_or_baseline_that_failed_fails_its_node_and_a_skipped_one_was_not_measured(tmp_path):
@@ -190,7 +190,7 @@ def test_a_bound_may_be_on_a_metric_that_the_runs_programs_name(tmp_path):
     entry = {"match": {"model": "resnet50"}, "busbw_gb_per_s": bound}
     path.write_text(yaml.safe_dump({"references": [entry]}))
     wanted = bounds.read(path, lambda match: accept_nodes.bounded_by(match, of_runs))
-    slow, good = accept_nodes.judge(wanted, accept_nodes.of_runs(made))
+    slow, good = accept_nodes.judge(wanted, made)
     assert (slow.name, slow.passed, good.passed) == ("n2", False, True)
     assert "expected at least 85.5 GB/s, found 60" in slow.failures[0]
     path.write_text(path.read_text().replace("busbw", "busbv"))

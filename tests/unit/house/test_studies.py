@@ -99,7 +99,7 @@ def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_abou
         campaigns.Measured(run.id, dataclasses.asdict(run), "ok", rate, {}) for run in study.runs
     ]
     of_models = [bound for bound in wanted if "measure" not in bound.match]
-    found = accept_nodes.judge(of_models, accept_nodes.of_runs(made))
+    found = accept_nodes.judge(of_models, made)
     assert {(one.name, one.passed) for one in found} == {
         (name, True) for name in ("n1", "n2", "n3", "n4", "n[1-2]", "n[3-4]")
     }

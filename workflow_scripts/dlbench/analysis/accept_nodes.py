@@ -51,47 +51,6 @@ OF_BASELINES = (
 BASELINE_UNITS: dict[str, str | None] = {"value": None, "time_s": "s"}
 
 
-@dataclass(frozen=True)
-class Result:
-    """A run or baseline, and the nodes, in order, on which it was measured.
-
-    Attributes:
-        fields: what a bound may match, and the condition if `condition` names it.
-        condition: fields in which results of one condition agree.
-        rate: the metric by which nodes are ranked; more is better.
-        status: of a run; of a baseline ok, or skipped or failed with the `reason`.
-    """
-
-    nodes: Group
-    fields: dict[str, Any]
-    condition: tuple[str, ...]
-    numbers: dict[str, float]
-    rate: str
-    status: str = "ok"
-    reason: str = ""
-    disturbed: bool = False
-    unit: str = ""
-
-    @property
-    def is_failed_baseline(self) -> bool:
-        """Whether it is of a baseline of which only the measure and where it failed is known."""
-        return self.status == FAILED and "measure" in self.fields
-
-    def number(self, metric: str) -> float | None:
-        """A number above 0 of a result that completed; None if there is none."""
-        value = self.numbers.get(metric) if self.status in SUCCEEDED else None
-        fits = isinstance(value, int | float) and math.isfinite(value) and value > 0
-        return float(value) if fits and value else None
-
-    @property
-    def label(self) -> str:
-        """A few words for what was measured."""
-        names = ("measure", *tagged(ALWAYS), "strategy", "precision")
-        words = [str(self.fields[name]) for name in names if self.fields.get(name) is not None]
-        size = self.fields.get("size_bytes")
-        return " ".join([*words, f"{size:g} B"] if size else words)
-
-
 def bounded_by(match: dict[str, Any], of_runs: bounds.Bounded = bounds.RUNS) -> bounds.Bounded:
     """What an entry of a file of bounds is about: baselines if it has a `measure`, else runs."""
     if "measure" not in match:
@@ -105,47 +64,48 @@ def _unit_of_baseline(metric):
     return BASELINE_UNITS[metric]
 
 
-def of_runs(runs: Iterable[Measured]) -> list[Result]:
-    """The Results of runs; those on several nodes whose names are not known are left out."""
-    results = [
-        Result(
-            nodes=_nodes({**run.fields, "host": run.facts.get("host")}),
-            fields=run.facts | run.fields,
-            condition=OF_RUNS,
-            numbers=run.numbers,
-            rate=ITEM_RATE,
-            status=run.status,
-            disturbed=run.disturbed,
-        )
-        for run in runs
-    ]
-    return [one for one in results if one.nodes]
-
-
-def of_baselines(rows: Iterable[Row]) -> list[Result]:
-    """The Results of rows of the table of baselines; those of unknown nodes are left out."""
-    results = []
+def of_baselines(rows: Iterable[Row]) -> list[Measured]:
+    """Rows of the table of baselines as what `judge` takes, with unit and reason as facts."""
+    made = []
     for row in rows:
-        reason = row.get("unknown") or ""
+        reason, numbers = row.get("unknown") or "", {n: row.get(n) for n in BASELINE_UNITS}
         lacking = FAILED if reason.startswith(NOT_MEASURED) else SKIPPED
-        one = Result(
-            nodes=_nodes(row),
-            fields={name: row.get(name) for name in OF_BASELINES},
-            condition=OF_BASELINES,
-            numbers={name: row[name] for name in BASELINE_UNITS if row.get(name) is not None},
-            rate="value",
-            status=lacking if row.get("value") is None else "ok",
-            reason=reason,
-            unit=row.get("unit") or "",
-        )
-        results.append(one)
-    return [one for one in results if one.nodes]
+        status = lacking if row.get("value") is None else "ok"
+        fields = {name: row.get(name) for name in (*OF_BASELINES, "node")}
+        facts = {"host": row.get("host"), "unit": row.get("unit"), "reason": reason}
+        known = {name: value for name, value in numbers.items() if value is not None}
+        made.append(Measured(row["measure"], fields, status, known, facts))
+    return made
 
 
-def _nodes(row):
-    """The nodes of a row, or () if it does not say."""
-    host = row["host"] if row.get("nodes") == 1 and row.get("host") else ""
-    names = networks.expand_hosts(row["node"]) if row.get("node") else filter(None, [host])
+def _is_baseline(run):
+    return "measure" in run.fields
+
+
+def _is_failed_baseline(run):
+    """Whether only the measure of a baseline is known, and where it failed."""
+    return run.status == FAILED and _is_baseline(run)
+
+
+def _number(run, metric):
+    """A number above 0 of one that completed; None if there is none."""
+    value = run.numbers.get(metric) if run.finished else None
+    return float(value) if value and math.isfinite(value) and value > 0 else None
+
+
+def _label(run):
+    """A few words for what was measured."""
+    names = ("measure", *tagged(ALWAYS), "strategy", "precision")
+    words = [str(run.fields[name]) for name in names if run.fields.get(name) is not None]
+    size = run.fields.get("size_bytes")
+    return " ".join([*words, f"{size:g} B"] if size else words)
+
+
+def _nodes(run):
+    """The nodes, in order, on which it was measured; () if it does not say."""
+    host = run.facts.get("host") if run.fields.get("nodes") == 1 else None
+    node = run.fields.get("node")
+    names = networks.expand_hosts(node) if node else filter(None, [host])
     return _in_order(map(hardware.short_host, names))
 
 
@@ -190,18 +150,22 @@ class Judged:
 
 
 def judge(
-    wanted: Sequence[bounds.Bound], results: Sequence[Result], expected: Iterable[str] = ()
+    wanted: Sequence[bounds.Bound], results: Iterable[Measured], expected: Iterable[str] = ()
 ) -> list[Judged]:
     """The nodes and groups with what they keep, those that fail first, then the slowest.
 
-    `expected`: nodes that must have results of their own, as those of groups must. Raises Error: a
-    bound matches nothing, or results of several conditions, or another unit.
+    Args:
+        results: runs, and baselines as of_baselines has them. Those of unknown nodes are left out.
+        expected: nodes that must have results of their own, as those of groups must.
+
+    Raises Error: a bound matches nothing, or results of several conditions, or another unit.
     """
-    names = [*map(hardware.short_host, expected), *(n for one in results for n in one.nodes)]
-    by_nodes: dict[Group, list[Result]] = {(name,): [] for name in _in_order(names)}
-    for result in results:
-        by_nodes.setdefault(result.nodes, []).append(result)
-    outcomes = bounds.made_of_all(lambda bound: _outcomes(bound, by_nodes, results), wanted)
+    placed = [(nodes, one) for one in results if (nodes := _nodes(one))]
+    names = [*map(hardware.short_host, expected), *(name for nodes, _ in placed for name in nodes)]
+    by_nodes: dict[Group, list[Measured]] = {(name,): [] for name in _in_order(names)}
+    for nodes, one in placed:
+        by_nodes.setdefault(nodes, []).append(one)
+    outcomes = bounds.made_of_all(lambda bound: _outcomes(bound, by_nodes), wanted)
     lowest = _lowest_ratios(by_nodes)
     judged = []
     for nodes in by_nodes:
@@ -220,54 +184,56 @@ def judge(
     )  # fmt: skip
 
 
-def _outcomes(bound, by_nodes, results):
+def _outcomes(bound, by_nodes):
     """{nodes: (FAILED, MISSING or KEPT, a sentence)} of the nodes, or groups of some size, that
     a bound is about. Raises Error: it cannot be checked.
     """
     of_bound = {
-        nodes: [one for one in own if _matches(one, bound)] for nodes, own in by_nodes.items()
+        nodes: [one for one in own if _matches(one, bound, len(nodes))]
+        for nodes, own in by_nodes.items()
     }
-    if mistake := _mistake(bound, [one for own in of_bound.values() for one in own], results):
+    if mistake := _mistake(bound, [one for own in of_bound.values() for one in own], by_nodes):
         raise Error(f"{bound.where}{mistake}")
     sizes = {len(nodes) for nodes, own in of_bound.items() if own}
     return {nodes: _outcome(bound, own) for nodes, own in of_bound.items() if len(nodes) in sizes}
 
 
-def _matches(result, bound):
+def _matches(run, bound, size):
     for name, wanted in bound.match.items():
-        value = result.fields.get(name)
+        value = run.fields.get(name, run.facts.get(name))
         if name == "nodes" and wanted == SEVERAL:
-            if len(result.nodes) < 2:
+            if size < 2:
                 return False
-        elif value is None and result.is_failed_baseline:
+        elif value is None and _is_failed_baseline(run):
             continue  # not known, since nothing was measured
         elif not bounds.is_equal(value, wanted):
             return False
-    return ("measure" in bound.match) == ("measure" in result.fields)
+    return ("measure" in bound.match) == _is_baseline(run)
 
 
-def _mistake(bound, matched, results):
+def _mistake(bound, matched, by_nodes):
     """Why a bound cannot be checked; "" if it can, or is of groups before any was measured."""
     size, of_baselines = bound.match.get("nodes", 1), "measure" in bound.match
-    groups = (len(one.nodes) for one in results if len(one.nodes) > 1)
+    groups = (len(nodes) for nodes in by_nodes if len(nodes) > 1)
     if not matched and (size == 1 or any(size in (SEVERAL, count) for count in groups)):
-        known = {one.label for one in results if ("measure" in one.fields) == of_baselines}
+        every = (one for own in by_nodes.values() for one in own)
+        known = {_label(one) for one in every if _is_baseline(one) == of_baselines}
         return (
             f": matches no {'baseline' if of_baselines else 'run'}; expected one with "
             f"{', '.join(f'{name} {value}' for name, value in bound.match.items())}, found: "
             f"{'; '.join(sorted(known)[:10]) or 'none'}"
         )
-    matched = [one for one in matched if not one.is_failed_baseline]
+    matched = [one for one in matched if not _is_failed_baseline(one)]
     any_size = ("nodes", "devices") if size == SEVERAL else ()  # on groups of any
     varied = [
         name
-        for name in (matched[0].condition if matched else ())
+        for name in (OF_BASELINES if of_baselines else OF_RUNS)
         if name not in any_size and len({str(one.fields.get(name)) for one in matched}) > 1
     ]
     if varied:
         differing = ", ".join(varied)
         return f": matches several conditions; say under match which, they differ in {differing}"
-    units = {one.unit for one in matched if one.unit and bound.metric == "value"}
+    units = {unit for one in matched if (unit := one.facts.get("unit")) and bound.metric == "value"}
     if units and units != {bound.unit}:
         return f".unit: found {', '.join(sorted(units))}, and not {bound.unit!r}"
     return ""
@@ -275,16 +241,18 @@ def _mistake(bound, matched, results):
 
 def _outcome(bound, own):
     """(FAILED, MISSING or KEPT, a sentence) of a bound and the results of one node or group."""
-    subject = own[0].label if own else " ".join(map(str, bound.match.values()))
+    subject = _label(own[0]) if own else " ".join(map(str, bound.match.values()))
     failed = Counter(one.status for one in own if one.status not in (*SUCCEEDED, SKIPPED))
     if failed:
         ends = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
-        why = next((one.reason for one in own if one.is_failed_baseline), "see their messages")
+        reasons = (one.facts["reason"] for one in own if _is_failed_baseline(one))
+        why = next(reasons, "see their messages")
         expected = phrases.counted(len(own), "result")
         return FAILED, f"{subject}: expected {expected}, found {ends}; {why}"
-    values = [value for one in own if (value := one.number(bound.metric))]
+    values = [value for one in own if (value := _number(one, bound.metric))]
     if not values:
-        reason = next((one.reason for one in own if one.reason), "no result")
+        reasons = filter(None, (one.facts.get("reason") for one in own))
+        reason = next(reasons, "no result")
         return MISSING, f"{subject}: not measured ({reason})"
     mean = estimates.mean(values)
     outcome = bounds.Outcome(bound, mean, {}, sum(one.disturbed for one in own))
@@ -302,11 +270,11 @@ def _lowest_ratios(by_nodes):
     labels = {}
     for nodes, own in by_nodes.items():
         for one in own:
-            if value := one.number(one.rate):
-                condition = tuple(str(one.fields.get(name)) for name in one.condition)
-                key = len(nodes), one.rate, condition
+            rate, names = ("value", OF_BASELINES) if _is_baseline(one) else (ITEM_RATE, OF_RUNS)
+            if value := _number(one, rate):
+                key = len(nodes), rate, tuple(str(one.fields.get(name)) for name in names)
                 values.setdefault(key, {}).setdefault(nodes, []).append(value)
-                labels[key] = one.label
+                labels[key] = _label(one)
     lowest: dict[Group, tuple[float, str]] = {}
     for key, of_nodes in values.items():
         means = {nodes: estimates.mean(own).value for nodes, own in of_nodes.items()}
@@ -324,19 +292,19 @@ def read_bounds(path: str | Path, folder: Path) -> list[bounds.Bound]:
     return bounds.read(path, lambda match: bounded_by(match, bounded))
 
 
-def read(folder: Path) -> list[Result]:
-    """The Results in the tables of runs and of baselines of a results folder.
+def read(folder: Path) -> list[Measured]:
+    """What the tables of runs and of baselines of a results folder have.
 
     Raises Error: it has neither.
     """
     runs, baselines = folder / "tables/runs.parquet", folder / "tables/baselines.parquet"
-    results: list[Result] = []
+    results: list[Measured] = []
     if baselines.is_file():
         rows = parquet_files.read(baselines, BASELINES, earlier=True).to_pylist()
         results += of_baselines(rows)
     if runs.is_file():
-        results += of_runs(campaigns.read(runs).runs)
-    if not results:
+        results += campaigns.read(runs).runs
+    if not any(map(_nodes, results)):
         raise Error(
             f"{folder}: expected runs or baselines of named nodes in {runs} or {baselines}, found "
             "none: start the workflow with studies/gpu_acceptance first"
