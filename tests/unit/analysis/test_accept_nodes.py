@@ -154,7 +154,7 @@ def test_a_run_or_baseline_that_failed_fails_its_node_and_a_skipped_one_was_not_
     reason = "not measured (exit code 1): NCCL WARN Cuda failure"
     failed = {"measure": "memory_copy", "nodes": 1, "node": "n2", "unknown": reason}
     entry = {"match": {"measure": "memory_copy", "size_bytes": 64}, "value": TFLOPS}
-    copied = baseline("n1", 700.0, "memory_copy", size_bytes=64)
+    copied = baseline("n1", 700.0, "memory_copy", size_bytes=64, precision=None)
     found = judged(tmp_path, [entry], baselines=[copied, failed])
     assert found["n2"].failures == (f"memory_copy: expected 1 result, found 1 failed; {reason}",)
     # What the device cannot do is no failure, and of nothing measured no bound is wrong.

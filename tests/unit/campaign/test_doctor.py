@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dlbench.analysis import run_tables
-from dlbench.campaign import doctor, forget_runs
+from dlbench.campaign import doctor
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import judgement, parse_run, run_record
@@ -211,15 +209,6 @@ def test_a_name_with_a_newline_stays_on_one_line(here):
     finished = program()
     assert len(finished.stdout.splitlines()) == 1
     assert "\x1b" not in finished.stdout
-
-
-def test_workflows_of_this_folder_are_found(here):
-    Path("snakemake").write_text("import time; print('on', flush=True); time.sleep(60)")
-    command = [sys.executable, "snakemake"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as workflow:
-        workflow.stdout.readline()
-        assert forget_runs.workflows() == [workflow.pid]
-        workflow.kill()
 
 
 def test_shards_of_another_size_or_content_and_a_manifest_that_is_none_are_named(here):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.command import places
+from dlbench.command import starting
 from support.machines.paths import REPOSITORY
 from support.programs.in_process import dlbench
 
@@ -72,12 +72,12 @@ def test_what_snakemake_would_not_name_is_named_before_it_starts(folder, monkeyp
 
 def test_a_study_is_a_file_a_folder_or_a_name_also_for_other_commands(folder, monkeypatch):
     for named in ("mine/config.yaml", "mine"):
-        assert places.study_file(named) == "mine/config.yaml"
+        assert starting.study_file(named) == "mine/config.yaml"
     monkeypatch.chdir(REPOSITORY)
     parser = argparse.ArgumentParser()
-    places.add_configfile(parser)
+    starting.add_configfile(parser)
     assert parser.parse_args([]).configfile == []
     named = parser.parse_args(["--configfile", "overhead", "config.yaml"])
     assert named.configfile == ["studies/overhead/config.yaml", "config.yaml"]
     with pytest.raises(Error, match=r"no study 'overhaed'.*did you mean 'overhead'"):
-        places.study_file("overhaed")
+        starting.study_file("overhaed")

@@ -15,7 +15,7 @@ from dlbench.images import trainer_image
 from dlbench.log import event_log
 from dlbench.log.event_fields import LogError
 from dlbench.log.event_log import EventLog
-from dlbench.records import belief, judgement, parse_run, run_record
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.records.run_record import RecordError
 from dlbench.study import trainer_environments
@@ -180,7 +180,7 @@ def test_a_run_whose_trace_is_lost_or_another_one_is_trained_again(place):
     parse_run.parse(RUN, place / "train.jsonl", place / "run.json")
     record = run_record.read(place / "run.json")
     assert record["files"].keys() == {"train.jsonl", trace.name}
-    assert belief.differences(record, place / "train.jsonl") == []
+    assert parse_run.differences(record, place / "train.jsonl") == []
     assert judgement.state(RUN) == (State.CURRENT, "")
     trace.write_bytes(b"another trace")
     state, why = judgement.state(RUN)

@@ -158,10 +158,10 @@ def _estimate(times, others=None):
 
 def _why_unreliable(rows):
     """Why a difference of probes is unreliable; "" if it is reliable."""
-    unstable = sum(row["status"] == "unstable" for row in explained_rows)
+    unstable = sum(row["status"] == "unstable" for row in rows)
     if unstable:
-        return f"{unstable} of {len(explained_rows)} probes were disturbed"
-    if len({row.get("session") for row in explained_rows}) > 1:
+        return f"{unstable} of {len(rows)} probes were disturbed"
+    if len({row.get("session") for row in rows}) > 1:
         return "its probes were measured in several sessions"
     return ""
 

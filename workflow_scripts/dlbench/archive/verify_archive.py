@@ -30,7 +30,7 @@ from dlbench import Error
 from dlbench.archive import crate as bags
 from dlbench.archive.crate import BLOCK_BYTES, DECLARATION, MANIFEST, PAYLOAD, TAG_MANIFEST
 from dlbench.common.files import require_file
-from dlbench.records import belief, run_record
+from dlbench.records import parse_run, run_record
 
 # Unpacked over packed bytes: deflate reaches 1032, logs with equal steps about 30.
 MAX_RATIO, SMALL_BYTES = 200, 1 << 20
@@ -419,7 +419,7 @@ def _differences(bag, name, record):
             with open(Path(folder, log), "wb") as file:
                 file.writelines(bag.blocks(f"{prefix}{log}"))
         try:
-            differences = belief.differences(record, Path(folder, "train.jsonl"))
+            differences = parse_run.differences(record, Path(folder, "train.jsonl"))
         except Error as error:
             return [f"{name}: {str(error).replace(f'{folder}/', '')}"]
     return [

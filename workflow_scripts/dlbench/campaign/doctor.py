@@ -13,7 +13,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import files as common_files
 from dlbench.data import stores
-from dlbench.records import belief, run_record, sessions
+from dlbench.records import parse_run, run_record, sessions
 from dlbench.study.config import Study
 from dlbench.study.runs import is_sentinel
 from dlbench.tables import parquet_files
@@ -142,6 +142,6 @@ def _of_run(place, content):
 def _differs_from_log(record, log):
     """Names of the values in which a record differs from its log; "" if they agree."""
     try:
-        return ", ".join(name for name, _, _ in belief.differences(record, log))
+        return ", ".join(name for name, _, _ in parse_run.differences(record, log))
     except Error as error:
         return f"content ({error})"

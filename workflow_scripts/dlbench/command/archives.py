@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from dlbench.command.places import add_configfile, add_json
+from dlbench.command.starting import add_configfile, add_json
 from dlbench.common import command_line, tools
 from dlbench.common.files import sha256
 from dlbench.common.phrases import counted

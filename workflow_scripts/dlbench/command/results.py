@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dlbench import Error
-from dlbench.command import places
-from dlbench.command.places import add_configfile, add_json
+from dlbench.command import starting
+from dlbench.command.starting import add_configfile, add_json
 from dlbench.common import command_line, networks, phrases, plugins, terminal
 from dlbench.common.files import atomic_write
 
@@ -260,7 +260,7 @@ def history(args: argparse.Namespace) -> None:
     """
     from dlbench.study import config
 
-    files = args.configfile or places.config_files(args.passed_on)
+    files = args.configfile or starting.config_files(args.passed_on)
     if not config.settings_of(files)["history"]:
         searched = ", ".join(files) or "config.yaml"
         raise Error(
@@ -268,7 +268,7 @@ def history(args: argparse.Namespace) -> None:
             "docs/history.md has an example"
         )
     named = ["--configfile", *args.configfile] if args.configfile else []
-    places.become_snakemake(["history", *args.passed_on, *named])
+    starting.become_snakemake(["history", *args.passed_on, *named])
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.command import places
-from dlbench.command.places import CONFIG, add_configfile, add_json, study_file
+from dlbench.command import starting
+from dlbench.command.starting import CONFIG, add_configfile, add_json, study_file
 from dlbench.common import command_line, own_code, phrases, plugins, tools
 
 STUDY = "my_study.yaml"
@@ -236,7 +236,7 @@ def run(args: argparse.Namespace) -> None:
     file = study_file(args.study or CONFIG)
     own = Path(file).resolve() == Path(CONFIG).resolve()
     # Behind the others, since --configfile takes all that follows.
-    places.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])
+    starting.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])
 
 
 def add_status(parser: argparse.ArgumentParser) -> None:
@@ -289,9 +289,9 @@ def retry(args: argparse.Namespace) -> None:
     from dlbench.study import config
 
     snakemake = args.passed_on
-    files = args.configfile or places.config_files(snakemake)
+    files = args.configfile or starting.config_files(snakemake)
     if args.configfile:
-        if places.config_files(snakemake):
+        if starting.config_files(snakemake):
             raise Error("--configfile: expected once, found before -- and after it")
         snakemake = [*snakemake, "--configfile", *files]
     if any(argument in DRY for argument in snakemake):
@@ -305,7 +305,7 @@ def retry(args: argparse.Namespace) -> None:
         forget_runs.check_not_running()
     forget_runs.forget(chosen, args.dry_run)
     if not args.dry_run:
-        places.become_snakemake(snakemake)
+        starting.become_snakemake(snakemake)
 
 
 def add_forget(parser: argparse.ArgumentParser) -> None:

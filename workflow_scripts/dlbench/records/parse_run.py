@@ -7,11 +7,13 @@
 - Copies of a run (copies_per_node) have logs as ranks do, but each trains its own model. Throughput
   is the mean over the copies, step times are those of all copies.
 - The verdict on the run is that of run_status.py.
+- `differences` compares a record with its logs, which are parsed again.
 
 Needs the standard library only: a record is written where the run was trained.
 """
 
 import itertools
+import json
 import math
 import statistics
 from pathlib import Path
@@ -258,3 +260,47 @@ def _energy_and_cpu(logs):
     cpu_s = [end.get("cpu_time_s") for end in ends]
     cpu_time_s = math.fsum(cpu_s) if cpu_s and None not in cpu_s else None
     return {**energies.summary(ends, logs[0].meter), "cpu_time_s": cpu_time_s}
+
+
+def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]:
+    """The differences between a record and its logs. The record must be of this parser's version.
+
+    Args:
+        record: as run_record.read returns it.
+        log: path of rank 0's log; those of the other ranks or copies are beside it.
+
+    Returns [(name, value in the record, value from the logs)]; [] if they agree. Raises Error: the
+    record names no run, or a log cannot be read or is not that of the run.
+    """
+    logs = rank_logs(log)
+    expected = content(Run.from_spec(record["spec"]), logs)
+    expected["files"] = run_record.files_of(belief.files(logs))
+    recorded, expected = dict(_flat(record)), dict(_flat(json.loads(json.dumps(expected))))
+    # An older record may lack a fact of provenance.
+    names = [name for name in expected if name in recorded or not name.startswith("provenance")]
+    only_recorded = [
+        name for name in recorded if name.startswith("summary.") and name not in expected
+    ]
+    return [
+        (name, recorded.get(name), expected.get(name))
+        for name in [*names, *only_recorded]
+        if not _same(recorded.get(name), expected.get(name))
+    ]
+
+
+def _flat(values):
+    """Yield (name, value); the values of summary and provenance one by one."""
+    for name, value in values.items():
+        if name in ("summary", "provenance"):
+            yield from ((f"{name}.{key}", part) for key, part in value.items())
+        else:
+            yield name, value
+
+
+def _same(one, other):
+    """Whether two values are equal; floats may differ by the rounding of other Python versions."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if type(one) is float and type(other) in (int, float):
+        return math.isclose(one, other, rel_tol=1e-9)
+    return one == other
