@@ -22,6 +22,7 @@ NO_STEP_TIMES = {
 ROUNDING_S = {
     "convnet_benchmarks": 0.00056,  # half a digit, times n / (n - 1) of 10 steps
     "maxtext": 0.0005,
+    "megatron_bridge": 0.0000501,
     "pytorch_imagenet": 0.0005,
 }
 BEGAN = datetime(2019, 3, 31, 8, 0, tzinfo=timezone.utc)

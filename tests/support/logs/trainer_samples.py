@@ -38,6 +38,30 @@ def megatron_line(iteration, total, elapsed_ms, batch=GLOBAL_BATCH, skipped=0):
     )
 
 
+def megatron_bridge(step_time_s, steps):
+    """Both lines of each iteration, after a part of its configuration, as NVIDIA/cloudai has."""
+    return f"[dataset]:\n  seq_length: {SEQUENCE}\n" + "".join(
+        f"in_fp8_mx/0 Step Time : {step_time_s:.2f}s GPU utilization: 66{n % 10}.0MODEL_TFLOP/s/GPU"
+        f"\nin_fp8_mx/0  [2025-12-22 15:18:33] iteration {n:8d}/{steps:8d} | consumed samples: "
+        f"{n * GLOBAL_BATCH:12d} | elapsed time per iteration (ms): {1000 * step_time_s:.1f} | "
+        f"learning rate: 3.000000E-05 | global batch size: {GLOBAL_BATCH:5d} | "
+        f"lm loss: {8 - n / 1000:.6E} | loss scale: 1.0 | grad norm: 0.042 | number of skipped "
+        "iterations:   0 | number of nan iterations:   0 |\n"
+        for n in range(1, steps + 1)
+    )
+
+
+def nemo(step_time_s, steps):
+    """Every step printed, counted from 0, as NVIDIA/dgxc-benchmarking has them."""
+    return "".join(
+        f"retraining/0 [default0]:Training epoch 0, iteration {n}/{steps - 1} | lr: 7.496e-06 | "
+        f"global_batch_size: {GLOBAL_BATCH} | global_step: {n} | peak_memory_usage: 70833405952 | "
+        f"reduced_train_loss: {8 - n / 1000:.4} | train_step_timing in s: {step_time_s:.4}"
+        f"{f' | consumed_samples: {(n + 1) * GLOBAL_BATCH}' if n else ''}\n"
+        for n in range(steps)
+    )
+
+
 def torchtitan(step_time_s, steps):
     """Every step printed, on one device."""
     head = titan_lines(
@@ -201,7 +225,7 @@ def hf_console(step_time_s, steps):
 TRAINERS = {
     sample.__name__: sample
     for sample in (
-        *(composer, deepspeed, hf_console, hf_trainer, lightning_csv, maxtext, megatron, nanogpt),
-        *(pytorch_imagenet, torchtitan),
+        *(composer, deepspeed, hf_console, hf_trainer, lightning_csv, maxtext, megatron),
+        *(megatron_bridge, nanogpt, nemo, pytorch_imagenet, torchtitan),
     )
 }

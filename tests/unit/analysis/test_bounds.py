@@ -9,6 +9,7 @@ import yaml
 from dlbench import Error
 from dlbench.analysis import bounds
 from dlbench.pages import formats
+from support.machines.paths import REPOSITORY
 from support.programs.in_process import dlbench
 from support.runs.made_runs import campaign, measured
 
@@ -205,3 +206,46 @@ def test_a_metric_that_programs_name_has_bounds_in_its_unit(tmp_path):
     assert bounds.write(path, with_bandwidth([100.0, 100.0]), "busbw", 0.05) == 1
     (entry,) = yaml.safe_load(path.read_text())["references"]
     assert entry["busbw"] == {"value": 100.0, "lower": -0.05, "upper": 0.05, "unit": "GB/s"}
+
+
+PUBLISHED = REPOSITORY / "studies/nvidia_recipes/references.csv"
+
+
+def measured_on_h100(tokens_per_second, batch=16, **facts):
+    """A run of Llama 3 8B on eight GPUs, for which NVIDIA printed 14 451 tokens/s a GPU."""
+    of_nvidia = {"item_shape": "8192", "device_model": "NVIDIA H100 80GB HBM3"} | facts
+    fields = {"model": "llama3_8b", "precision": "float8", "devices_per_node": 8}
+    (run,) = measured([tokens_per_second / 8192 * 8], batch_per_device=batch, **fields)
+    rates = {"tokens_per_second_per_device": tokens_per_second, "devices": 8}
+    return dataclasses.replace(run, numbers=run.numbers | rates, facts=run.facts | of_nvidia)
+
+
+@pytest.mark.parametrize(
+    ("tokens_per_second", "passed", "message"),
+    [(13800, True, "-4.5 %"), (13600, False, "-5.9 %, 0.9 % below the lower bound")],
+)
+def test_runs_are_held_against_95_percent_of_published_numbers(tokens_per_second, passed, message):
+    (found,) = bounds.check_published(
+        PUBLISHED, campaign([measured_on_h100(tokens_per_second)]), 0.05
+    )
+    assert (found.passed, found.message, found.bound.value) == (passed, message, 14451)
+    assert f"{PUBLISHED}, line " in found.bound.where
+
+
+def test_each_combination_that_a_point_states_is_held_against_it_and_no_other():
+    runs = [measured_on_h100(14000), measured_on_h100(15000, batch=4)]
+    slower = dataclasses.replace(runs[0], fields=runs[0].fields | {"trainer_parameters": "tp=2"})
+    slower = dataclasses.replace(
+        slower, numbers=slower.numbers | {"tokens_per_second_per_device": 9e3}
+    )
+    found = bounds.check_published(PUBLISHED, campaign([*runs, slower]), 0.05)
+    assert [(one.passed, one.bound.match.get("trainer_parameters")) for one in found] == [
+        (True, ""),
+        (False, "tp=2"),
+    ]
+    for facts, said in (
+        ({"device_model": "NVIDIA B200"}, "device_model NVIDIA B200 instead of GB200"),
+        ({"item_shape": "4096"}, "item_shape 4096 instead of 8192"),
+    ):
+        with pytest.raises(Error, match=f"no run has the settings of a point; .* {said}"):
+            bounds.check_published(PUBLISHED, campaign([measured_on_h100(14000, **facts)]), 0.05)

@@ -27,10 +27,11 @@ ALL = sorted(path.parent.name for path in STUDIES.glob("*/config.yaml"))
 # Published numbers of each study; one more or less is a change that should be meant.
 NUMBERS = {
     "dell_singularity": 40, "inovex_cpu": 0, "inovex_gpu": 0, "kit_horovod": 28, "kit_long": 22,
-    "kit_multigpu": 38, "kit_real_vs_synthetic": 24, "kit_runtimes": 72, "prace_cifar10": 0,
-    "prace_convnet": 0, "prace_imagenet": 3, "prace_ramp_astro": 0, "udocker_gpu": 0,
+    "kit_multigpu": 38, "kit_real_vs_synthetic": 24, "kit_runtimes": 72, "nvidia_recipes": 57,
+    "prace_cifar10": 0, "prace_convnet": 0, "prace_imagenet": 3, "prace_ramp_astro": 0,
+    "udocker_gpu": 0,
 }  # fmt: skip
-PUBLISHED = list(NUMBERS)
+PUBLISHED = [name for name in NUMBERS if name in ALL]  # nvidia_recipes has no runs
 ON_THIS_MACHINE = ("synthetic", "digits", "blends", "bytes")  # datasets that need no network
 
 
@@ -137,11 +138,11 @@ def test_published_numbers_are_those_that_were_compared_with_their_sources():
     """With texts of the sources and KIT's logs, by hand: whoever changes a number does so again."""
     found = [
         f"{name} {row['point']} {row['metric']} {row['base']} {row['printed']} {row['value']}"
-        for name in PUBLISHED
+        for name in NUMBERS
         for row in numbers(name)
     ]
     assert hashlib.sha256("\n".join(found).encode()).hexdigest() == (
-        "8045819fed1d5fb02b9f88c97c8bea47f344a49b221b3feb05f6ba04791f1ed4"
+        "09c39621120092297ad3ae91c174855c7098af4ee877c643879ae4787bea6cc6"
     )
 
 

@@ -8,7 +8,14 @@ from support.logs.log_samples import mxnet
 from support.logs.reading_logs import notes
 from support.logs.reading_logs import read as read_kind
 from support.logs.rewritten_logs import of_ranks
-from support.logs.trainer_samples import deepspeed, hf_console, maxtext, megatron, nanogpt
+from support.logs.trainer_samples import (
+    deepspeed,
+    hf_console,
+    maxtext,
+    megatron,
+    megatron_bridge,
+    nanogpt,
+)
 
 STEP = r"step (?P<step>\d+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"
 
@@ -329,3 +336,28 @@ def test_what_maxtext_prints_of_its_config_and_of_evaluations_is_read(log):
     (run,) = read_kind("maxtext", log, content[content.index("completed") :])
     run.complete(run.columns)
     assert run.columns["tokens_per_second_per_device"] == 64 * 128 / 0.5
+
+
+def test_lines_of_nemo_and_of_megatron_bridge_are_read_as_their_users_have_them(log):
+    # NVIDIA/dgxc-benchmarking, llama3.1/README.md; lines with rates, of 20 November 2025.
+    rates = "tokens_per_sec_per_gpu: 1.074e+04 | TFLOPS_per_GPU: 601.5"
+    ends = ("12.39 | consumed_samples: 6400", f"12.21 | {rates}")
+    content = "".join(
+        f"[2025-11-20T14:55:35+08:00] retraining/0 Training epoch 0, iteration {n}/99 | lr: 7e-6 | "
+        f"global_batch_size: 128 | global_step: {n} | reduced_train_loss: 11.96 | "
+        f"train_step_timing in s: {end}\n"
+        for n, end in enumerate(ends, 49)
+    )
+    (run,) = read_kind("nemo", log, content)
+    assert (list(run.steps.step), list(run.steps.step_time_s)) == ([50, 51], [12.39, 12.21])
+    assert (run.columns["global_batch"], run.columns["final_loss"]) == (128, 11.96)
+    run.complete(run.columns)
+    assert run.columns["tokens_per_second_per_device"] == pytest.approx(10740)
+    (metric,) = run.metrics
+    assert (metric["name"], metric["value"]) == ("model_tflops_per_device", 601.5)
+    # NVIDIA/cloudai, tests of megatron_bridge; a first step with compiling, as its users report.
+    content = megatron_bridge(9.089, 20).replace("(ms): 9089.0", "(ms): 125370.0", 1)
+    (run,) = read_kind("megatron_bridge", log, content)
+    assert list(run.steps.warm_up) == [1] * 5 + [0] * 15
+    assert list(run.steps.step_time_s) == [125.37, *[9.089] * 19]
+    assert (run.columns["item_shape"], run.metrics[0]["value"]) == ("128", 660.0)

@@ -11,19 +11,23 @@ null for no bound:
 `match` has fields of a run, and facts such as site and device_model, that choose one combination.
 The geometric mean over its runs is compared; in a contract, the 95 % interval of this mean: it
 passes if the whole interval does, fails if nothing of it does, and is undecided otherwise.
+
+Published numbers (published_numbers.py) are bounds, too: every combination that has the settings of
+a point is held against it, less a tolerance. NVIDIA's is 5 %: an Exemplar Cloud attains 95 % of the
+baseline of each workload (NVIDIA/dgxc-benchmarking, Exemplar_validation.md, 30 July 2026).
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
 from dlbench import Error
-from dlbench.analysis import estimates, judge
+from dlbench.analysis import estimates, judge, published_numbers
 from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric
 from dlbench.analysis.compare_runs import Side, grouped
 from dlbench.common.files import atomic_write
@@ -37,7 +41,9 @@ from dlbench.tables.metrics import METRICS
 PASS, FAIL, UNDECIDED, TOO_FEW = "pass", "FAIL", "undecided", "too little data"
 KEYS = ("value", "lower", "upper", "unit")
 ROUNDING = 1e-9
-MATCHED = (*JOINABLE, *FACTS)
+MATCHED = (*JOINABLE, *FACTS, "devices")
+# Settings of a point of published numbers that a run must have; others are of its site and day.
+STATED = ("model", "item_shape", "precision", "mode", "device_model", "devices", "batch_per_device")
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -245,9 +251,51 @@ def check(bounds: list[Bound], campaign: Campaign, by_interval: bool = False) ->
     return made_of_all(lambda bound: _outcome(bound, campaign, by_interval), bounds)
 
 
+def check_published(
+    path: str | Path, campaign: Campaign, tolerance: float, by_interval: bool = False
+) -> list[Outcome]:
+    """The Outcome of each combination that has the settings of a point of published numbers.
+
+    `path`: a CSV file as studies have. `tolerance`: the share by which a mean may be below a
+    number. Raises Error: the file has mistakes, or no run has the settings of a point.
+    """
+    bounds = [
+        Bound(
+            f"{path}, line {number.line}",
+            {name: value for name, value in point.settings.items() if name in STATED},
+            number.metric,
+            number.value,
+            -tolerance,
+            None,
+            number.unit,
+        )
+        for point in published_numbers.read(path).values()
+        for number in point.numbers
+        if number.metric in METRICS and number.value
+    ]
+    known, outcomes = [name for name in JOINABLE if campaign.knows(name)], []
+    for bound in bounds:
+        groups = grouped(_matching(bound, campaign), known, campaign.path)
+        varied = _varied(groups, known)
+        for key, runs in groups.items():
+            own = {n: v for n, v in zip(known, key, strict=True) if n in varied}
+            outcomes.append(_judged(replace(bound, match=bound.match | own), runs, by_interval))
+    if not outcomes:
+        near = max(bounds, key=lambda bound: max(_agreeing(bound, run) for run in campaign.runs))
+        raise Error(f"{path}: no run has the settings of a point; {_nearest(near, campaign.runs)}")
+    return outcomes
+
+
+def _matching(bound, campaign):
+    return [run for run in campaign.runs if _agreeing(bound, run) == len(bound.match)]
+
+
+def _agreeing(bound, run):
+    return sum(_matches(run, *item) for item in bound.match.items())
+
+
 def _outcome(bound, campaign, by_interval):
-    wanted = bound.match.items()
-    runs = [run for run in campaign.runs if all(_matches(run, *item) for item in wanted)]
+    runs = _matching(bound, campaign)
     if not runs:
         raise Error(f"{bound.where}: matches no run; {_nearest(bound, campaign.runs)}")
     known = [name for name in JOINABLE if any(name in run.fields for run in runs)]
@@ -257,6 +305,10 @@ def _outcome(bound, campaign, by_interval):
             f"{bound.where}: matches {len(groups)} combinations; say under match which, "
             f"they differ in {', '.join(_varied(groups, known))}"
         )
+    return _judged(bound, runs, by_interval)
+
+
+def _judged(bound, runs, by_interval):
     side = Side.of_runs(runs, bound.metric)
     if not side.values and any(run.finished for run in runs):
         raise Error(f"{bound.where}: no run that it matches has a {bound.metric}")
@@ -264,7 +316,10 @@ def _outcome(bound, campaign, by_interval):
 
 
 def _matches(run, name, wanted):
-    return is_equal(_value(run, name), wanted)
+    value = _value(run, name)
+    if name == "device_model":  # "H100" is "NVIDIA H100 80GB HBM3"
+        return set(str(wanted).split()) <= set(str(value).split())
+    return is_equal(value, wanted)
 
 
 def is_equal(value: Any, wanted: Any) -> bool:
@@ -276,12 +331,12 @@ def _value(run, name):
     """A field, a fact, or a parameter of another program (`parameters.NAME`)."""
     if name.startswith(parameters.PREFIX):
         return parameters.column_values(run.fields.get(parameters.FIELD)).get(name)
-    return run.fields.get(name, run.facts.get(name))
+    return run.fields.get(name, run.facts.get(name, run.numbers.get(name)))
 
 
 def _nearest(bound, runs):
     """The run that fits best, and what differs in it."""
-    run = max(runs, key=lambda run: sum(_matches(run, *item) for item in bound.match.items()))
+    run = max(runs, key=lambda run: _agreeing(bound, run))
     differing = (
         f"{name} {_value(run, name)!s} instead of {wanted!s}"
         for name, wanted in bound.match.items()

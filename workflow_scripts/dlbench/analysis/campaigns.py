@@ -31,6 +31,7 @@ CONTRADICTORY = "contradictory"
 VERSIONS = ("python", "keras", "numpy")
 FACTS = (
     *("study", "site", "device_kind", "device_model", "host", *VERSIONS, "framework_version"),
+    "item_shape",
     *("container_start", "image_digest", "environment_sha256", "training_code", "git_commit"),
     *("git_dirty", "release", "data_sha256", "hardware_sha256", "software_sha256"),
     *("software_origin", "parser_version"),
@@ -168,10 +169,11 @@ def from_record(record: Mapping[str, Any]) -> Measured:
         "environment_sha256": made_from.get("environment"),
         "training_code": made_from.get("code"),
         "parser_version": record["parser_version"],
+        "item_shape": "x".join(map(str, provenance.get("item_shape") or ())) or None,
         **fingerprints.columns(provenance),
     }
     run, named = Run(**spec), record["summary"].get("metrics", [])
-    summary = {"global_batch": run.global_batch, **record["summary"]}
+    summary = {"global_batch": run.global_batch, "devices": run.devices, **record["summary"]}
     summary = contradictions.withheld(contradictions.marked(summary))
     shape, rate = provenance.get("item_shape"), summary.get(ITEM_RATE)
     return Measured(

@@ -148,7 +148,8 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "--references",
         dest="bounds",
         metavar="FILE",
-        help="check A against the expected values and bounds in this YAML file",
+        help="check A against the expected values and bounds in this YAML file, or against "
+        "published numbers (CSV) less the tolerance",
     )
     parser.add_argument(
         "--contract",
@@ -166,7 +167,8 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=command_line.real(0),
         default=0.05,
-        help="how far below and above each mean the bounds that are written lie, as a share (0.05)",
+        help="how far below and above each mean the bounds that are written lie, and how far below "
+        "a published number a mean may, as a share (0.05)",
     )
     written = parser.add_mutually_exclusive_group()
     written.add_argument("--format", choices=FORMATS, help="by the output's name, or text")
@@ -227,8 +229,11 @@ def _compare(a, args):
 def _check(a, args):
     from dlbench.analysis import bounds
 
-    bounded = bounds.Bounded.of(a)
-    outcomes = bounds.check(bounds.read(args.bounds, lambda _: bounded), a, args.contract)
+    if args.bounds.endswith(".csv"):
+        outcomes = bounds.check_published(args.bounds, a, args.tolerance, args.contract)
+    else:
+        bounded = bounds.Bounded.of(a)
+        outcomes = bounds.check(bounds.read(args.bounds, lambda _: bounded), a, args.contract)
     _write_page(bounds.page(outcomes, a), bounds.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 

@@ -191,7 +191,7 @@ class Speeds:
                 columns["step_time_mean_s"] = 1 / value
             elif share:
                 self._throughput(columns, name, value * share, tokens)
-        if self.tokens_of_device and not batch:
+        if self.tokens_of_device and not (batch and tokens):
             columns[log_patterns.TOKENS_OF_DEVICE] = self.tokens_of_device
         if self.uncertainty and (self.of_line or self.rates):
             columns.setdefault("rate_uncertainty", self.uncertainty)

@@ -39,6 +39,7 @@ from dlbench.study import contradictions
 FAMILY = "megatron"
 LINE_MARKS = (b"elapsed time per iteration (", b"tensor_model_parallel_size ..")
 LINE = re.compile(r"\biteration\s+(\d+)/\s*(\d+) \|(.*\belapsed time per iteration \((m?s)\):.*)")
+BRIDGE = "s GPU utilization: "  # of Megatron-Bridge, which patterns/megatron_bridge.yaml reads
 ARGUMENT = re.compile(r"^ {1,2}(\w+) \.{2,} (.*)$")
 ARGUMENTS = re.compile(r"-{8,} arguments -{8,}")
 EVALUATION = re.compile(
@@ -71,6 +72,8 @@ class _Row(NamedTuple):
 
 def recognise(log: LogFile) -> bool:
     text = log.head_text
+    if BRIDGE in text:
+        return False
     # The arguments may be longer than the head.
     return bool(LINE.search(text) or (ARGUMENTS.search(text) and PARALLEL[0] in text))
 
