@@ -2,6 +2,9 @@
 
 What is there already stays. Horovod is built from source; uv keeps the wheel. It is built again
 where its lock file or the compiler changed, and by the level slow.
+
+What programs of others lack beside envs/, slow makes where it can: clones, from GitHub or from
+DLBENCH_TEST_CLONES, a URL or a folder with OWNER/NAME, and Pythons with packages.
 """
 
 import hashlib
@@ -11,11 +14,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[1]
 TRAIN = REPOSITORY / "envs" / "train"
 CI = {"train": "horovod", "jax": "grain", "pytorch": "grain"}  # environment: extra
 LEVELS = {"quick": {"train": None}, "ci": CI, "slow": CI | {"train-latest": None}}
-OF_PROGRAMS = ("huggingface", "lightning")  # whose tests run in the workflow's own
+OF_PROGRAMS = ("huggingface", "lightning", "torchtitan")  # whose tests run in the workflow's own
+# Programs of others that envs/ has no environment for: clones, and Pythons with packages.
+CLONES = REPOSITORY / ".venv-clones"
+COMMITS = {
+    "NVIDIA/Megatron-LM": "d98e8a64ddf34856e74b24714e3bedb2f5a39553",
+    "karpathy/nanoGPT": "3adf61e154c3fe3fca428ad6bc3818b27a3b8291",
+    "pytorch/examples": "77f55b912142e11fcfdf5b530231fb9c52f181e8",
+    "tensorflow/benchmarks": "8fb79079265933ad39bea628b777af662f5bf15d",
+}
+PACKAGES = {
+    "deepspeed": (
+        *("deepspeed==0.19.8", "torch==2.15.0", "transformers==5.24.0", "accelerate==1.15.0"),
+        *("ninja", "setuptools"),
+    ),
+    "tf_cnn_benchmarks": ("tensorflow-cpu==2.18.1", "tf_keras==2.18.0", "setuptools<81"),
+}
 
 
 def main(level):
@@ -29,8 +49,10 @@ def main(level):
         make(environment, *(["--extra", extra] if extra else []), "--group", "test")
     if extras["train"]:
         built_by().touch()
-    for environment in OF_PROGRAMS if level == "slow" else ():
-        make(environment)
+    if level == "slow":
+        for environment in OF_PROGRAMS:
+            make(environment)
+        print(*made_for_programs(), sep="\n", flush=True)
 
 
 def make(environment, *options):
@@ -68,6 +90,53 @@ def forget_horovod(always):
 
 def uv():
     return os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
+
+
+def clone(repository):
+    """The folder of a clone, by OWNER/NAME."""
+    folder = CLONES / repository
+    if not folder.exists():
+        pytest.skip(
+            f"no clone of {repository}: python -m tests.environments slow makes it, from GitHub "
+            "or the folder or URL in DLBENCH_TEST_CLONES"
+        )
+    return folder
+
+
+def python_with(name):
+    """The Python with the packages of a program."""
+    path = REPOSITORY / f".venv-{name}" / "bin" / "python"
+    if not path.exists():
+        pytest.skip(
+            f"no {path.relative_to(REPOSITORY)}: `python -m tests.environments slow` makes it"
+        )
+    return path
+
+
+def made_for_programs():
+    """Make what programs of others lack. Returns one text for each that cannot be made."""
+    source, failed = os.environ.get("DLBENCH_TEST_CLONES", "https://github.com"), []
+    for repository, commit in COMMITS.items():
+        folder = CLONES / repository
+        git = ("git", "-C", folder)
+        fetch = (*git, "fetch", "-q", "--depth=1", f"{source}/{repository}", commit)
+        commands = ("git", "init", "-q", folder), fetch, (*git, "checkout", "-q", "FETCH_HEAD")
+        failed += _made(folder, commands)
+    for name, packages in PACKAGES.items():
+        folder = REPOSITORY / f".venv-{name}"
+        install = (uv(), "pip", "install", "-q", "--python", folder / "bin" / "python", *packages)
+        failed += _made(folder, ((uv(), "venv", "-q", folder), install))
+    return failed
+
+
+def _made(folder, commands):
+    """Run the commands that make a folder, if it is missing: all, or none of it is left."""
+    for command in () if folder.exists() else commands:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        if done.returncode:
+            shutil.rmtree(folder, ignore_errors=True)
+            return [f"{folder.name} is missing: {done.stderr.strip() or done.stdout.strip()}"]
+    return []
 
 
 if __name__ == "__main__":

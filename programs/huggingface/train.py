@@ -26,7 +26,8 @@ def main():
         max_steps=args.steps,
         logging_steps=1,
         bf16=args.precision == "bfloat16",
-        use_cpu=not torch.cuda.is_available(),
+        # With use_cpu, DeepSpeed is left out.
+        use_cpu=not (torch.cuda.is_available() or args.deepspeed),
         save_strategy="no",
         report_to="none",
         deepspeed=args.deepspeed,
