@@ -1,4 +1,4 @@
-"""The logger's examples and callbacks (programs/logger), each with its own framework."""
+"""The logger's examples and callbacks (programs/logger), each with its own framework; energy."""
 
 import json
 import os
@@ -6,8 +6,12 @@ import subprocess
 
 import pytest
 
-from dlbench.imports import import_logs
+from dlbench.common import plugins
+from dlbench.imports import import_logs, train_external
+from dlbench.records import parse_run
+from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
+from support.trainers.powercap_trees import two_sockets
 
 LOGGER = REPOSITORY / "programs/logger"
 LIGHTNING = """
@@ -104,3 +108,44 @@ def test_a_program_logs_each_step_its_loss_and_its_evaluation(environment, tmp_p
         assert named[METRICS[environment]] == 0.25
     if environment in ("pytorch", "lightning", "huggingface"):
         assert [event for event in events if event["event"] == "checkpoint"]
+
+
+RANKS = """
+import os, pathlib, sys, time
+import dlbench_log
+
+log = dlbench_log.Log()
+counter = pathlib.Path(sys.argv[1])
+for _ in range(3):
+    with log.step():
+        time.sleep(0.05)
+        if log.rank == 0:  # the node spends 2 J a step
+            counter.write_text(str(int(counter.read_text()) + 2_000_000))
+log.close()
+"""
+
+
+def test_four_ranks_under_torchrun_count_the_energy_of_their_node_once(
+    python, tmp_path, monkeypatch
+):
+    tree = two_sockets(tmp_path / "powercap")
+    monkeypatch.setattr(plugins.load("energy_readers", "rapl"), "ROOT", tree.root)
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS)
+    fields = {"model": "m", "dataset": "d", "batch_per_device": 8, "steps": 3, "warmup_steps": 0}
+    run = Run(**fields, trainer="theirs", framework="numpy", devices_per_node=4)
+    command = [python("pytorch"), "-m", "torch.distributed.run", "--nproc-per-node=4", program]
+    monkeypatch.setenv("PYTHONPATH", str(LOGGER))
+    log = tmp_path / "run/train.jsonl"
+    log.parent.mkdir()
+    watching = train_external.Watching(sample_every_s=0.2)
+    counter = str(tree.root / "intel-rapl:1/energy_uj")
+    train_external.train(run, [*map(str, command), counter], "auto", log, watching=watching)
+    logs = [path.read_text() for path in sorted(log.parent.rglob("*.jsonl"))]
+    assert len(logs) == 8 and sum('"host_energy_j"' in text for text in logs) == 1
+    summary = parse_run.content(run, parse_run.rank_logs(log))["summary"]
+    assert summary["steps_measured"] == 3
+    assert (summary["host_energy_j"], summary["host_energy_source"][:22]) == (
+        6,
+        "processors and memory:",
+    )

@@ -52,9 +52,9 @@ def test_runs_whose_energy_rests_on_few_readings_are_counted_beside_their_row(pa
     made = rows()
     made[0]["energy_remark"] = "GPUs: 5 readings, fewer than 60"
     (axes,) = panels("energy", made)
-    assert f"1 of {sum(row['devices'] == 1 for row in made)}: few readings" in texts(axes)
+    assert f"1 of {sum(row['devices'] == 1 for row in made)}: energy_remark" in texts(axes)
     (axes,) = panels("energy_throughput", made)
-    assert f"1 of {len(made)}: few readings" in texts(axes)
+    assert f"1 of {len(made)}: energy_remark" in texts(axes)
 
 
 def test_conditions_of_a_sweep_over_power_limits_have_different_labels(panels):

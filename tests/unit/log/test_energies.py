@@ -6,6 +6,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.log import energies, event_fields, metrics
+from dlbench.machine import energy
 
 GPUS = {"energy_j": 100.0, "energy_source": "counter", "energy_samples": 90}
 GPUS |= {"energy_sampled_share": 1.0, "energy_resolution_s": 1.0}
@@ -38,6 +39,27 @@ def test_a_short_run_is_flagged_for_each_of_its_energies():
     assert found["energy_remark"] == (
         "GPUs: 3 readings, fewer than 60; node: 59 readings, fewer than 60, for 99.9 % of the time"
     )
+
+
+CRAY = {"energy_j": 300.0, "energy_source": f"{energies.NODES_GPUS}: Cray", "energy_note": "why"}
+NODE = HOST | {"node_energy_j": 900.0, "node_energy_source": "node: Cray"}
+
+
+@pytest.mark.parametrize(
+    ("meter", "expected"),
+    [
+        ({}, (1800, "node: Cray", "GPUs: why")),
+        ({"node_energy_j": None, "node_energy_unknown": "2 nodes", "trouble": "2 nodes"}, None),
+        ({"node_energy_j": 2e3, "node_energy_source": "meter"}, (2000, "meter", "GPUs: why")),
+    ],
+)
+def test_what_one_rank_of_a_node_counts_is_that_of_the_node_and_counts_once(meter, expected):
+    blind = {"energy_j": None, "energy_unknown": "no NVML"}
+    found = energies.summary([CRAY | NODE, blind, CRAY | NODE, blind], meter)
+    assert (found["energy_j"], found["host_energy_j"]) == (600, 200)
+    told = tuple(found[name] for name in ("node_energy_j", "node_energy_source", "energy_remark"))
+    assert told == (expected or (1800, "node: Cray", "GPUs: why"))
+    assert energies.NODES_GPUS == energy.NODES_GPUS
 
 
 def test_a_log_of_before_it_was_counted_says_nothing_of_quality():

@@ -217,9 +217,18 @@ def test_energy_is_the_difference_of_the_counters_over_all_gpus(log, nvml):
     sampler.start()
     nvml.clock.now_s = 10
     totals = sampler.stop()
-    assert (totals["energy_j"], totals["energy_source"]) == (3000, "counter")
+    assert (totals["energy_j"], totals["energy_source"]) == (3000, "GPUs: counter")
     assert [gpu["energy_j"] for gpu in log.events[0]["gpus"]] == [0, 0]
     assert [gpu["energy_j"] for gpu in log.events[-1]["gpus"]] == [1000, 2000]
+
+
+def test_a_counter_that_power_over_time_contradicts_is_noted(log, nvml):
+    sampler = gpu_sampler(log, nvml, [0, 1])
+    sampler.start()
+    nvml.clock.now_s, nvml.watts = 10, [300, 200]  # 5000 J by counters, 2000 + 2000 J by power
+    totals = sampler.stop()
+    note = "power over time is 20 % less than its counter"
+    assert (totals["energy_j"], totals["energy_note"]) == (5000, note)
 
 
 def test_a_counter_that_begins_anew_loses_no_more_than_one_interval(log, nvml):
@@ -239,7 +248,7 @@ def test_without_a_counter_power_is_integrated_by_the_trapezoid_rule(log, nvml):
         nvml.clock.now_s, nvml.watts[0] = now_s, watts
         sampler._sample()
     totals = sampler.stop()
-    assert (totals["energy_j"], totals["energy_source"]) == (200 + 400, "integrated power")
+    assert (totals["energy_j"], totals["energy_source"]) == (200 + 400, "GPUs: integrated power")
     assert [event["gpus"][0]["energy_j"] for event in log.events] == [0, 200, 600, 600]
 
 
@@ -256,7 +265,7 @@ def test_one_gpu_without_a_counter_makes_the_sum_an_integration(log, nvml):
     sampler.start()
     nvml.clock.now_s = 1
     totals = sampler.stop()
-    assert (totals["energy_j"], totals["energy_source"]) == (300, "integrated power")
+    assert (totals["energy_j"], totals["energy_source"]) == (300, "GPUs: integrated power")
 
 
 def test_a_gpu_that_fails_for_a_while_is_found_again_and_its_energy_is_whole(log, nvml):

@@ -27,7 +27,7 @@ def write(path, run, rate, starts=2, steps=(1, 2, 3, 4)):
     numbers = {"images_per_second": rate, "step_time_mean_s": 8 / rate}
     log.write("imported", kind="x", notes=[], numbers=numbers)
     used = {"cpu_time_s": 3.0, "peak_memory_bytes": 2**20, "energy_j": 50.0}
-    used |= {"energy_source": "counter", "host_energy_j": 100.0, "host_energy_source": "counter"}
+    used |= {"energy_source": "counter", "host_energy_j": 100.0, "node_energy_j": 400.0}
     ended = {"t_utc": DATE.format(starts + 10), "t_s": 10.0}
     log.write("run_end", status="ok", message="", **ended, **used)
     log.close()
@@ -46,6 +46,7 @@ def test_copies_have_a_mean_rate_and_the_energy_of_the_node_counts_once(tmp_path
     assert summary["images_per_second"] == 9 and summary["copies_images_per_second"] == [8, 10]
     assert summary["step_time_mean_s"] == pytest.approx(0.9)
     assert (summary["energy_j"], summary["host_energy_j"], summary["cpu_time_s"]) == (100, 100, 6)
+    assert summary["node_energy_j"] == 400
 
 
 def test_copies_that_ran_apart_are_unstable_and_one_without_a_log_fails_the_run(tmp_path):

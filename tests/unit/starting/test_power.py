@@ -278,7 +278,7 @@ def test_energy_is_the_power_from_run_start_to_its_end_over_time(tmp_path):
         is_started=lambda meter: len(meter._points) > 1,
     )
     assert reported["node_energy_j"] == pytest.approx(250.0, rel=1e-3)
-    assert (reported["node_energy_source"], reported["scope"]) == ("power meter", "node")
+    assert (reported["node_energy_source"], reported["scope"]) == ("node: power meter", "node")
     names = ("power_least_w", "power_mean_w", "power_most_w")
     assert [reported[name] for name in names] == [250, 250, 250]
     assert reported["node_energy_sampled_share"] > 0.5

@@ -205,7 +205,7 @@ def test_a_log_that_cannot_be_written_does_not_end_training():
 
 def test_a_node_whose_processors_count_their_energy_has_it_in_samples_and_totals(log, tmp_path):
     tree = two_sockets(tmp_path / "powercap")
-    sampler = Sampler(log, interval_s=1e6, powercap=tree.root)
+    sampler = Sampler(log, interval_s=1e6, counters={"rapl": tree.root})
     assert sampler.start()["energy_domains"][:2] == ["package-0", "package-0/dram"]
     tree.show("intel-rapl:1", 4_000_000)
     totals = sampler.stop()
@@ -214,7 +214,7 @@ def test_a_node_whose_processors_count_their_energy_has_it_in_samples_and_totals
 
 
 def test_processors_that_hide_their_energy_leave_samples_as_they_are(log, tmp_path):
-    with Sampler(log, interval_s=1e6, powercap=tmp_path) as sampler:
+    with Sampler(log, interval_s=1e6, counters={"rapl": tmp_path}) as sampler:
         totals = sampler.stop()
     assert "package_energy_j" not in log.events[0]
     assert totals["host_energy_j"] is None

@@ -254,8 +254,10 @@ def _of_all_nodes(use, nodes):
     if nodes == 1 or not use:
         return use
     unknown = f"samples are of the first of {nodes} nodes"
-    of_gpus, of_host = (energy.fields(prefix, None, None, unknown) for prefix in ("", "host_"))
-    return {**use, **of_gpus, **of_host, "cpu_time_s": None}
+    for prefix in energy.DOMAINS:
+        if f"{prefix}energy_j" in use:
+            use |= energy.fields(prefix, None, None, unknown)
+    return {**use, "cpu_time_s": None}
 
 
 class ProgramUse:

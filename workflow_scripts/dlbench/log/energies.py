@@ -1,9 +1,11 @@
 """The energies of a run, from the last events of its processes and of its power meter.
 
 There are three, each with its source and quality (dlbench/machine/energy.py): `energy_j` of the
-GPUs, `host_energy_j` of the nodes' processors and memory, `node_energy_j` of the whole node.
+GPUs, `host_energy_j` of the nodes' processors and memory, `node_energy_j` of the whole node, by its
+meter, else by its counters. One process of a node has what counters of the node say.
 
-An energy from few readings, or from readings of a part of the time, is flagged, but it is a result.
+An energy from few readings, from readings of a part of the time, or one that another reading
+contradicts, is flagged, but it is a result.
 """
 
 import math
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MIN_SAMPLES = 60  # a minute at one a second; start-up and idle time distort shorter ones
+NODES_GPUS = "all GPUs of the node"  # as machine/energy.py says in a source
 SUBJECTS = {"": "GPUs", "host_": "processors", "node_": "node"}
 Fields = Mapping[str, Any]
 
@@ -26,12 +29,22 @@ def summary(ends: Sequence[Fields], meter: Fields) -> dict[str, Any]:
         meter: the event `power_meter`; {} if there is none.
     """
     on_nodes = [end for end in ends if "host_energy_j" in end or "host_energy_unknown" in end]
-    parts = {"": ends, "host_": on_nodes, "node_": [meter] if meter else []}
+    counted = any((end.get("energy_source") or "").startswith(NODES_GPUS) for end in on_nodes)
+    by_meter = meter.get("node_energy_j") is not None
+    by_meter = by_meter or not any("node_energy_j" in end for end in on_nodes)
+    parts = {
+        "": on_nodes if counted else ends,
+        "host_": on_nodes,
+        "node_": [meter] if by_meter and meter else on_nodes,
+    }
     energies: dict[str, Any] = {}
+    notes = []
     for prefix, readings in parts.items():
-        energies |= _combined(f"{prefix}energy", readings)
-    remarks = [remark(energies)]
-    if energies["node_energy_j"] is not None and meter.get("trouble"):
+        name = f"{prefix}energy"
+        energies |= _combined(name, readings)
+        notes += [f"{SUBJECTS[prefix]}: {note}" for note in _different(readings, f"{name}_note")]
+    remarks = [remark(energies), *notes]
+    if by_meter and energies["node_energy_j"] is not None and meter.get("trouble"):
         remarks.append(f"meter: {meter['trouble']}")
     return energies | {"energy_remark": "; ".join(filter(None, remarks)) or None}
 

@@ -1,37 +1,31 @@
-"""The energies of a run: their quality, and that of processors and memory by RAPL's counters.
+"""The energies of a run: their quality, and those that counters of a node tell.
 
 There are three energies, with different prefixes: `energy_j` of the GPUs, by NVML (gpus.py);
-`host_energy_j` of the processors and their memory, by RAPL; `node_energy_j` of the whole node, by a
-meter (dlbench/starting/power.py). The log has for each
-    ..._source          what was read
+`host_energy_j` of the processors and their memory; `node_energy_j` of the whole node, by counters
+or a meter (dlbench/starting/power.py). The log has for each
+    ..._source          the domain that was measured, and what was read
     ..._samples         number of readings
     ..._sampled_share   share of the time that readings cover; 1 for counters, which miss nothing
     ..._resolution_s    mean seconds between two readings
     ..._unknown         why there is no energy
+    ..._note            what speaks against it; null: nothing
 
-RAPL:
-- Intel's and AMD's processors count the energy of each package (a socket, or a part of one), and
-  some servers that of the memory at it (dram). Linux shows them in /sys/class/powercap, AMD's too
-  under Intel's name: intel-rapl:0 is a package, intel-rapl:0:1 a part of it.
-- The energy is the sum over all packages and their memory, which packages do not include. Left out
-  are parts of a package (core, uncore), the whole of a laptop (psys), and intel-rapl-mmio, which
-  shows the same packages in another way.
-- A counter wraps around to 0 after max_energy_range_uj: minutes at full power. One that falls by
-  more than that allows was reset.
-- Since 2020 Linux lets only root read the counters (CVE-2020-8694), unless the administrator
-  allows it.
-
-Source: Linux, Documentation/power/powercap/powercap.rst.
+Counters of a node are read by energy_readers/; of each energy, the first reader that has it counts.
+One that cannot be read once is given up, as a sum without it would mean nothing. The local rank 0
+alone reads them, so that no node counts twice.
 """
 
-import os
-import re
-from collections.abc import Callable, Iterator
+import collections
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from dlbench.common import plugins
 
 COUNTER = "counter"
 INTEGRATED = "integrated power"
+NODES_GPUS = "all GPUs of the node"  # of no rank alone: log/energies.py knows them by it
 LONGEST_GAP = 2  # intervals between two readings; the time of a longer gap is not covered
 
 
@@ -43,13 +37,14 @@ def fields(
     samples: int | None = None,
     sampled_share: float | None = None,
     resolution_s: float | None = None,
+    note: str | None = None,
 ) -> dict[str, Any]:
     """The fields of one energy by their names in a log; if it is unknown, only the reason.
 
     `prefix`: "", "host_" or "node_".
     """
     if energy_j is None:
-        source = samples = sampled_share = resolution_s = None
+        source = samples = sampled_share = resolution_s = note = None
     values = {
         "j": None if energy_j is None else round(energy_j, 3),
         "source": source,
@@ -57,6 +52,7 @@ def fields(
         "sampled_share": None if sampled_share is None else round(sampled_share, 4),
         "resolution_s": None if resolution_s is None else round(resolution_s, 6),
         "unknown": unknown if energy_j is None else None,
+        "note": note or None,
     }
     return {f"{prefix}energy_{name}": value for name, value in values.items()}
 
@@ -100,137 +96,160 @@ class Coverage:
         }
 
 
-ROOT = Path("/sys/class/powercap")
-PACKAGE = re.compile(r"intel-rapl:\d+")
 MAX_W = 1000.0  # of one package or its memory; gives the shortest time in which a counter may wrap
 SLACK_S = 1.0  # by which two readings may be farther apart than their times
-KINDS = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")
+STALE_S = 2.0  # after which a counter that is not renewed is given up
+MAX_DIFFERENCE = 0.1  # between a counter and power over time
+SAMPLED = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")  # fields of samples
+ACCELERATORS, NODE, CAPS = "accelerators", "node", "changes of a power cap, no energy"
+PREFIXES = {PACKAGES: "host_", MEMORY: "host_", ACCELERATORS: "", NODE: "node_", CAPS: "node_"}
+DOMAINS = {"": NODES_GPUS, "host_": "processors and memory", "node_": "node"}
 
 
-class Rapl:
-    """All counters of a node, from the first sample on; `root` is the folder of powercap.
+def disagreement(energy_j: float, integral_j: float | None, of: str = "power over time") -> str:
+    """How much another energy than the counter's differs from it; "" for at most MAX_DIFFERENCE.
 
-    `domains`: names of what is counted, as in package-0 and package-0/dram; `unknown`: why the
-    energy is not known, or None.
+    >>> disagreement(100.0, 80.0)
+    'power over time is 20 % less than its counter'
+    """
+    more = integral_j / energy_j - 1 if energy_j and integral_j is not None else 0.0
+    if abs(more) <= MAX_DIFFERENCE:
+        return ""
+    return f"{of} is {100 * abs(more):.0f} % {'more' if more > 0 else 'less'} than its counter"
+
+
+class Counter(NamedTuple):
+    """A counter of energy: the first word of a file of the kernel.
+
+    The words from the third on, if it has so many, change whenever it is renewed.
     """
 
-    def __init__(self, root: Path, clock: Callable[[], float], interval_s: float) -> None:
+    name: str
+    kind: str  # one of PREFIXES
+    file: Path
+    unit_j: float  # joules of 1
+    wraps_at: int | None = None  # then it is 0 again
+    power: Path | None = None  # a file that begins with the watts of the same
+
+
+class Counters:
+    """All counters of a node, from the first sample on.
+
+    `roots`: folders of readers, by name, instead of their own; `domains`: names of what is counted,
+    as in package-0 and package-0/dram.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        interval_s: float,
+        roots: Mapping[str, Path] | None = None,
+    ) -> None:
         self._clock = clock
-        self._counters: list[_Counter] = []
+        self._counters: dict[str, list[Counter]] = {}  # by prefix of the energy
+        self._sources: dict[str, str] = {}
+        self._unknown: dict[str, str] = {}
+        self._last: dict[Counter, tuple[Any, ...]] = {}  # _read, when it was renewed, and read
+        self._spent: collections.Counter[Counter] = collections.Counter()
+        self._integrals_j: dict[Counter, float] = {}
         self._coverage = Coverage(LONGEST_GAP * interval_s)
-        self.unknown: str | None = None
-        try:
-            self._counters += _counters(root)
-            if not self._counters:
-                self.unknown = (
-                    f"{root} has no packages of RAPL: this kernel or processor does not count "
-                    "energy, or a container or virtual machine hides it"
-                )
-        except PermissionError as error:
-            self._give_up(
-                f"{error.filename} may not be read: Linux allows it to root only, unless the "
-                "administrator changes the file's mode"
-            )
-        except (OSError, ValueError) as error:
-            self._give_up(f"{root} cannot be read: {error}")
-        self.domains = [counter.name for counter in self._counters]
+        for name in plugins.names("energy_readers"):
+            reader = plugins.load("energy_readers", name)
+            self._open(reader, (roots or {}).get(name, reader.ROOT))
+        self.domains = [counter.name for each in self._counters.values() for counter in each]
 
     def sample(self) -> dict[str, float | None]:
         """Joules since the first sample of all packages and of their memory, by field's name."""
         now_s = self._clock()
-        for counter in self._counters:
-            if reason := counter.read(now_s):
-                self._give_up(reason)
-                break
+        for prefix, counters in list(self._counters.items()):
+            if reason := next(filter(None, (self._add(one, now_s) for one in counters)), ""):
+                self._unknown[prefix] = reason
+                del self._counters[prefix]
         self._coverage.add(now_s, bool(self._counters))
-        return {kind: self._joules(kind) for kind in KINDS}
+        return {kind: self._joules("host_", (kind,)) for kind in SAMPLED}
 
-    def fields(self) -> dict[str, Any]:
-        """`host_energy_j` and what goes with it: see energy.py."""
-        joules = [j for kind in KINDS if (j := self._joules(kind)) is not None]
+    def fields(self, prefix: str) -> dict[str, Any]:
+        """The fields of an energy; none if no reader has it, and none failed: see `fields`."""
+        counters = self._counters.get(prefix, [])
+        if not counters and prefix not in self._unknown:
+            return {}
+        joules = self._joules(prefix, PREFIXES)
+        integrals = [self._integrals_j.get(one) for one in counters if one.kind != CAPS]
+        notes = [disagreement(joules or 0.0, None if None in integrals else sum(integrals))]
+        if any(self._spent[counter] for counter in counters if counter.kind == CAPS):
+            notes.append("the power cap was changed")
         return fields(
-            "host_",
-            sum(joules) if joules else None,
-            f"RAPL: {', '.join(self.domains)}",
-            self.unknown,
+            prefix,
+            joules,
+            self._sources.get(prefix),
+            self._unknown.get(prefix),
             **self._coverage.quality(counter=True),
+            note="; ".join(filter(None, notes)),
         )
 
-    def close(self) -> None:
-        for counter in self._counters:
-            counter.close()
-        self._counters = []
+    def _joules(self, prefix, kinds):
+        counters = [c for c in self._counters.get(prefix, ()) if c.kind in kinds]
+        joules = [self._spent[c] * c.unit_j for c in counters]
+        return round(math.fsum(joules), 3) if joules else None
 
-    def _joules(self, kind):
-        joules = [counter.joules for counter in self._counters if counter.kind == kind]
-        return round(sum(joules), 3) if joules else None
-
-    def _give_up(self, reason):
-        """Stop counting for good: without one counter the sum means nothing, even later."""
-        self.unknown = reason
-        self.close()
-
-
-def _counters(root: Path) -> "Iterator[_Counter]":
-    """Yield the counters of packages and of their memory.
-
-    Raises OSError, ValueError: a counter exists and cannot be read.
-    """
-    packages = (path for path in root.glob("intel-rapl:*") if PACKAGE.fullmatch(path.name))
-    for package in sorted(packages):
-        name = _name(package)
-        if not name.startswith("package"):
-            continue
-        yield _Counter(name, PACKAGES, package)
-        for part in sorted(root.glob(f"{package.name}:*")):
-            if _name(part) == "dram":
-                yield _Counter(f"{name}/dram", MEMORY, part)
-
-
-def _name(folder):
-    """The name of what a folder of powercap counts; "" if it is hidden, as Docker does."""
-    try:
-        return (folder / "name").read_text().strip()
-    except FileNotFoundError:
-        return ""
-
-
-class _Counter:
-    """One counter of microjoules; its file stays open.
-
-    Raises OSError, ValueError: it cannot be read.
-    """
-
-    def __init__(self, name, kind, folder):
-        self.name, self.kind = name, kind
-        self._range_uj = int((folder / "max_energy_range_uj").read_text())
-        self._file = os.open(folder / "energy_uj", os.O_RDONLY | os.O_CLOEXEC)
-        self._sum_uj = 0
-        self._last = None
-
-    @property
-    def joules(self):
-        return self._sum_uj / 1e6
-
-    def read(self, now_s):
+    def _add(self, counter, now_s):
         """Add the energy since the last reading. Returns why it is not known, or ""."""
         try:
-            count_uj = int(os.pread(self._file, 64, 0))
-        except (OSError, ValueError) as error:
-            return f"{self.name} could not be read: {error}"
-        if self._last is not None:
-            last_uj, last_s = self._last
-            took_s, spent_uj = now_s - last_s, (count_uj - last_uj) % self._range_uj
-            if took_s * MAX_W * 1e6 >= self._range_uj:
+            count, power_w, stamp = read = _read(counter)
+        except (OSError, ValueError, IndexError) as error:
+            return f"{counter.name} could not be read: {error}"
+        before = self._last.get(counter, (*read, now_s, now_s))
+        last, last_w, last_stamp, renewed_s, last_s = before
+        renewed_s = renewed_s if stamp == last_stamp else now_s
+        self._last[counter] = *read, renewed_s, now_s
+        if stamp and counter.kind != CAPS and now_s - renewed_s > STALE_S:
+            return f"{counter.name} was not renewed for {now_s - renewed_s:.0f} s"
+        took_s, spent = now_s - last_s, count - last
+        if counter.wraps_at:
+            spent %= counter.wraps_at
+            if took_s * MAX_W >= counter.wraps_at * counter.unit_j:
                 return (
-                    f"{self.name} was not read for {took_s:.0f} s, in which it may have wrapped "
+                    f"{counter.name} was not read for {took_s:.0f} s, in which it may have wrapped "
                     "around more than once: lower sample_every_s"
                 )
-            if spent_uj > (took_s + SLACK_S) * MAX_W * 1e6:
-                return f"{self.name} was reset: {spent_uj / 1e6:.0f} J more after {took_s:.1f} s"
-            self._sum_uj += spent_uj
-        self._last = count_uj, now_s
+        spent_j = spent * counter.unit_j
+        if spent < 0 or (counter.wraps_at and spent_j > (took_s + SLACK_S) * MAX_W):
+            return f"{counter.name} was reset: {spent_j:.6g} J more after {took_s:.1f} s"
+        self._spent[counter] += spent
+        if counter.power:
+            power_j = took_s * (last_w + power_w) / 2
+            self._integrals_j[counter] = self._integrals_j.get(counter, 0.0) + power_j
         return ""
 
-    def close(self):
-        os.close(self._file)
+    def _open(self, reader, root):
+        """Add the counters of a reader for those energies that none before it has."""
+        found, reason = [], f"{root} {reader.MISSING}" if reader.MISSING else ""
+        try:
+            found = list(reader.counters(root))
+            for counter in found:
+                _read(counter)
+        except PermissionError as error:
+            found, reason = (
+                [],
+                (
+                    f"{error.filename} may not be read: Linux allows it to root only, unless the "
+                    "administrator changes the file's mode"
+                ),
+            )
+        except (OSError, ValueError, IndexError) as error:
+            found, reason = [], f"{root} cannot be read: {error}"
+        for prefix, domain in DOMAINS.items():
+            counters = [counter for counter in found if PREFIXES[counter.kind] == prefix]
+            if counters and prefix not in self._counters:
+                self._counters[prefix] = counters
+                names = ", ".join(counter.name for counter in counters if counter.kind != CAPS)
+                self._sources[prefix] = f"{domain}: {reader.SOURCE} {names}"
+        if reason and "host_" not in self._counters:
+            self._unknown["host_"] = "; ".join(filter(None, (self._unknown.get("host_"), reason)))
+
+
+def _read(counter):
+    """The count, the watts and the stamp of a counter. Raises OSError, ValueError, IndexError."""
+    count, *others = counter.file.read_bytes().split()
+    power_w = float(counter.power.read_bytes().split()[0]) if counter.power else 0.0
+    return int(count), power_w, others[1:]

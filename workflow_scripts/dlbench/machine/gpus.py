@@ -245,16 +245,25 @@ class _Energy:
     was loaded, Volta or later, renewed every 20 to 100 ms), else the integral of
     power by the trapezoid rule, which spans samples without power. Without a
     reading in the first sample there is no energy: its start is unknown.
+
+    `integral_j`: that integral, also beside a counter; None after a sample without power.
     """
 
     def __init__(self):
         self.source = None
         self.joules = None
+        self.integral_j: float | None = 0.0
         self._sum_j = 0.0
-        self._last = None
+        self._last = self._last_power = None
         self._started = False
 
     def add(self, counter_mj, power_w, now_s):
+        if power_w is None or self.integral_j is None:
+            self.integral_j = None
+        elif self._last_power:
+            last_w, last_s = self._last_power
+            self.integral_j += (now_s - last_s) * (last_w + power_w) / 2
+        self._last_power = power_w, now_s
         if not self._started:
             self._started = True
             if counter_mj is not None:

@@ -42,7 +42,7 @@ CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one 
 BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}  # of a number in products
 TERA = 1e12
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
-_WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "metrics")
+_WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "metrics", "host_energy_sampled_share")
 _NOT_INSTALLED = "is not installed"  # in the message of a run that is skipped for that reason
 _EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 

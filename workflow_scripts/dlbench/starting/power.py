@@ -16,6 +16,7 @@ A meter is a command that prints watts:
 - Energy is the integral of power (trapezoidal rule) from run_start to the end of the work. Missing
   readings at both ends are replaced by the nearest one. If readings cover less than half of the
   time, there is no energy.
+- Instead of a command, a site may name a file in power_meters/ and its arguments.
 - A meter that does not start, ends, hangs, or prints something else does not affect the run: the
   event `power_meter` of the log has the reason.
 
@@ -40,7 +41,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench import Error
-from dlbench.common import orphans, terminal
+from dlbench.common import orphans, plugins, terminal
 from dlbench.log import event_log
 from dlbench.machine import energy, gpus, redaction
 from dlbench.starting import processes
@@ -259,11 +260,14 @@ Point = tuple[float, float]  # seconds, watts
 class Meter:
     """A running meter, or the reason why there is none. It raises no errors.
 
-    The command is run without a shell. A meter reads one node.
+    The command is run without a shell. A meter reads one node. `source`: the domain that it
+    measures, and its name.
     """
 
-    def __init__(self, command: str, log: Path, nodes: int = 1) -> None:
-        self._log = log
+    def __init__(
+        self, command: str, log: Path, nodes: int = 1, source: str = "node: power meter"
+    ) -> None:
+        self._log, self._source = log, source
         self._command: list[str] = []
         self._points: list[Point] = []  # one a second at most: the mean of its readings
         self._readings_in_last = 0  # readings in the last point
@@ -331,6 +335,7 @@ class Meter:
             return fields | energy.fields("node_", None, None, reason)
         watts = [power_w for _, power_w in points]
         readings = round(self._readings * seen / len(points))
+        counted_j = (event_log.last_run_end(self._log) or {}).get("node_energy_j") or 0.0
         return fields | {
             "power_least_w": round(min(watts), 3),
             "power_mean_w": round(joules / (span[1] - span[0]), 3),
@@ -338,10 +343,11 @@ class Meter:
             **energy.fields(
                 "node_",
                 joules,
-                "power meter",
+                self._source,
                 samples=readings,
                 sampled_share=share,
                 resolution_s=(span[1] - span[0]) / max(1, readings),
+                note=energy.disagreement(counted_j, joules, "the power meter's"),
             ),
         }
 
@@ -403,9 +409,13 @@ class Meter:
 
 
 @contextlib.contextmanager
-def reading(command: str | None, log: Path, nodes: int) -> Iterator[Meter | None]:
+def reading(command: str | None, log: Path, nodes: int) -> Iterator[Any]:
     """Run a meter during the `with` block, if there is a command; see `Meter`."""
-    meter = Meter(command, log, nodes) if command else None
+    name, *arguments = (command or "").split() or [""]
+    if plugins.is_known("power_meters", name):
+        meter = plugins.load("power_meters", name).open_meter(arguments, log, nodes)
+    else:
+        meter = Meter(command, log, nodes) if command else None
     try:
         yield meter
     finally:

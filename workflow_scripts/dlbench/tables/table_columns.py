@@ -322,9 +322,13 @@ def _energy(prefix: str, of: str, span: str) -> list[pa.Field]:
             "J",
             f"{name}_j over the items of all steps; compiling and evaluating included",
         ),
-        field(f"{name}_source", NAME, note="what was read: a counter, or power over time"),
+        field(f"{name}_source", NAME, note="the domain measured, and what was read"),
         field(f"{name}_samples", COUNT, note="how often it was read; of processes the fewest"),
-        field(f"{name}_sampled_share", REAL, "1", "of the time that readings cover; the least"),
+        *(
+            [field(f"{name}_sampled_share", REAL, "1", "of the time that readings cover")]
+            if prefix != "host_"  # counters miss nothing
+            else []
+        ),
         field(f"{name}_resolution_s", REAL, "s", "mean time between two readings; the longest"),
         field(f"{name}_unknown", TEXT, note="why it is not known"),
     ]
@@ -332,14 +336,14 @@ def _energy(prefix: str, of: str, span: str) -> list[pa.Field]:
 
 ENERGY = (
     *_energy("", "all GPUs", "run_start to run_end"),
-    *_energy("host_", "processors and memory of all nodes, by RAPL", "run_start to run_end"),
-    *_energy("node_", "the whole node, by site.power_meter", "run_start to run_end"),
+    *_energy("host_", "processors and memory of all nodes", "run_start to run_end"),
+    *_energy("node_", "the whole node, by site.power_meter or counters", "run_start to run_end"),
     field("power_limit_found_w", REAL, "W", "of a GPU before the run set one, the least"),
     field("power_limit_enforced_w", REAL, "W", "by the driver of a GPU after that, the least"),
     field(
         "energy_remark",
         TEXT,
-        note="energies of under 60 readings or of a part of the time; or none",
+        note="few readings, a part of the time, or two readings that disagree; or none",
     ),
 )
 NEIGHBOURS = (

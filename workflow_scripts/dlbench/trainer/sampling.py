@@ -9,7 +9,7 @@ and, where the process samples its node (local rank 0 does), of the whole node:
     node_cpu_percent              since the last sample, 100 = all cores busy
     node_memory_available_bytes   what can be allocated without swapping
     load_average_1min
-    package_energy_j              of all processors since the first sample, where RAPL is readable
+    package_energy_j              of all processors since the first sample, where they count it
     dram_energy_j                 of their memory, where that is counted (dlbench/machine/energy.py)
 and, where it uses GPUs, `gpus`, one entry a GPU in the order given, and `xids`, if the kernel has
 logged errors of these since the last sample (dlbench/machine/gpus.py).
@@ -22,7 +22,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,7 +55,7 @@ class Sampler:
         gpus: NVML selectors of the GPUs this process uses, as `gpus.visible_gpus` says.
         node: whether to sample the node as a whole too.
         clock: monotonic seconds, for the schedule, CPU shares and integrated power.
-        powercap: the folder in which Linux shows the counters of RAPL.
+        counters: folders of energy counters, by reader, instead of Linux's own.
         process: what trains; None: this process.
     """
 
@@ -66,7 +66,7 @@ class Sampler:
         gpus: Iterable[int | str] = (),
         node: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        powercap: Path = energy.ROOT,
+        counters: Mapping[str, Path] | None = None,
         process: Process | None = None,
     ):
         if not interval_s > 0:
@@ -77,7 +77,7 @@ class Sampler:
         self._clock = clock
         self._process: Process = process or _Process(clock)
         self._node = _Node() if node else None
-        self._rapl = energy.Rapl(powercap, clock, interval_s) if node else None
+        self._counters = energy.Counters(clock, interval_s, counters) if node else None
         self._coverage = energy.Coverage(energy.LONGEST_GAP * interval_s)
         self._nvml: Any = None
         self._gpus: list[Gpu] = []
@@ -92,7 +92,7 @@ class Sampler:
         Returns:
             dict: `interval_s`, `node`, `gpus` (the selectors) and `gpus_not_sampled`, the
             reason why some of them gave no first sample, None if all did; if the node is
-            sampled also `energy_domains`, the counters of RAPL that are read.
+            sampled also `energy_domains`, the counters of energy that are read.
         """
         self._reasons = reasons = self._open_gpus()
         self._started_s = self._clock()
@@ -106,7 +106,7 @@ class Sampler:
             "node": self._node is not None,
             "gpus": list(self._selectors),
             "gpus_not_sampled": "; ".join(reasons) or None,
-            **({"energy_domains": self._rapl.domains} if self._rapl else {}),
+            **({"energy_domains": self._counters.domains} if self._counters else {}),
         }
 
     def stop(self) -> dict[str, Any]:
@@ -114,12 +114,11 @@ class Sampler:
 
         Returns:
             dict: over the time from start() to now
-            - energy_j: of all given GPUs; None if the first or the last sample lacks one of
-              them, as a partial sum would mislead
-            - energy_source: "counter" (NVML's, in the driver), or "integrated power" if at
-              least one GPU has no counter, or None if energy_j is None
-            - host_energy_j: of the node's processors and memory, if the node is sampled
-            - further fields of the two energies: see dlbench/machine/energy.py
+            - energy_j: of all given GPUs, by NVML; where that has none and the node is sampled,
+              of all GPUs of the node, by its counters; None if the first or the last sample lacks
+              one of them, as a partial sum would mislead
+            - host_energy_j, node_energy_j: of the node, if it is sampled
+            - further fields of the energies: see dlbench/machine/energy.py
             - cpu_time_s: CPU seconds of this process, all threads, user and system
             - peak_memory_bytes: highest resident set since the process started (VmHWM)
         """
@@ -179,8 +178,8 @@ class Sampler:
             values = {"t_s": round(self._log.now(), 6), **self._process.sample()}
             if self._node:
                 values.update(self._node.sample())
-            if self._rapl and self._rapl.domains:
-                values.update(self._rapl.sample())
+            if self._counters and self._counters.domains:
+                values.update(self._counters.sample())
             if self._kernel_log and (xids := self._kernel_log.errors()):
                 values["xids"] = xids
             if self._gpus:
@@ -191,21 +190,29 @@ class Sampler:
 
     def _energy(self, hangs):
         """The energy fields of the GPUs and, if the node is sampled, of the node."""
+        counters = self._counters
         if hangs:
             unknown = f"the last sample did not end within {PATIENCE_S:g} s"
-            of_node = energy.fields("host_", None, None, unknown) if self._rapl else {}
+            of_node = energy.fields("host_", None, None, unknown) if counters else {}
             return energy.fields("", None, None, unknown) | of_node
-        joules = [gpu.energy.joules for gpu in self._gpus]
+        gpus = [gpu.energy for gpu in self._gpus]
+        joules, integrals = ([getattr(e, n) for e in gpus] for n in ("joules", "integral_j"))
         known = bool(joules) and None not in joules
-        counter = {gpu.energy.source for gpu in self._gpus} == {energy.COUNTER}
-        of_gpus = energy.fields(
+        counter = {each.source for each in gpus} == {energy.COUNTER}
+        note = ""
+        if counter and known and None not in integrals:
+            note = energy.disagreement(sum(joules), sum(integrals))
+        found = energy.fields(
             "",
             sum(joules) if known else None,
-            energy.COUNTER if counter else energy.INTEGRATED,
+            f"GPUs: {energy.COUNTER if counter else energy.INTEGRATED}",
             self._why_no_energy(),
             **self._coverage.quality(counter),
+            note=note,
         )
-        return of_gpus | (self._rapl.fields() if self._rapl else {})
+        if counters and self._selectors and not known:
+            found = counters.fields("") or found
+        return found | (counters.fields("host_") | counters.fields("node_") if counters else {})
 
     def _why_no_energy(self):
         if not self._selectors:
@@ -213,8 +220,6 @@ class Sampler:
         return "; ".join(self._reasons) or "a GPU gave no reading at the first or the last sample"
 
     def _close(self):
-        if self._rapl:
-            self._rapl.close()
         if self._kernel_log:
             self._kernel_log.close()
         if self._nvml:

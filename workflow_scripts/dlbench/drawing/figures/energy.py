@@ -15,10 +15,10 @@ CAPTION = """
 Energy of a run from its start to its end, over the images of all its steps, warm-up included.
 Compiling and evaluations are in it. It is that of all GPUs, as they count it themselves, if the
 study knows it; else that of the whole node, by its meter; else that of the processors and their
-memory, by RAPL: the line below the title says which. Points are geometric means over repeats, each
+memory: the line below the title says which. Points are geometric means over repeats, each
 run one value, with 95 % intervals (Student's t on the logarithm). Runs whose energy rests on under
-60 readings, or on readings of a part of the time, are counted beside their row. Runs whose energy
-is not known are not drawn.
+60 readings, on readings of a part of the time, or is contradicted by another reading, are counted
+beside their row (energy_remark). Runs whose energy is not known are not drawn.
 """
 
 # {prefix of the columns: whose energy it is}. A figure draws the first that a study has.
@@ -65,6 +65,6 @@ def per_image(kind: str) -> str:
 
 
 def flagged(runs: pd.DataFrame) -> str:
-    """As in `2 of 6: few readings`: how many runs have an energy of few readings; "" for none."""
+    """As in `2 of 6: energy_remark`: how many runs have a remark on their energy; "" for none."""
     count = int(runs["energy_remark"].notna().sum())
-    return f"{count} of {len(runs)}: few readings" if count else ""
+    return f"{count} of {len(runs)}: energy_remark" if count else ""
