@@ -213,7 +213,8 @@ def test_processes_of_mpirun_train_as_one_with_their_batch(
 
 def test_a_signal_to_torchrun_has_the_ranks_write_a_checkpoint(own, digits, tmp_path):
     log = tmp_path / "train.jsonl"
-    run = dataclasses.replace(RUN, dataset="digits", steps=250, **TORCHRUN)
+    how = {**TORCHRUN, "checkpoint_writer": "dcp"}
+    run = dataclasses.replace(RUN, dataset="digits", steps=250, **how)
     words = [own, TRAIN, *run.flags(), "--data", digits, "--log", log]
     command = command_of(run, [*words, "--checkpoint", tmp_path / "checkpoint"], own)
     returncode, said = stopped(command, run, log, 20, signal.SIGTERM)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import tempfile
+import types
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dlbench.log import event_log
 from dlbench.log.event_fields import LogError
 from dlbench.log.event_log import EventLog
-from dlbench.records import parse_run, step_times
+from dlbench.records import parse_run, step_times, summaries
 from support.runs.parsed_runs import RUN, TWO, parsed, write
 
 EPOCHS = dataclasses.replace(RUN, steps=None, epochs=2, dataset="digits")
@@ -36,6 +37,30 @@ def test_the_warm_up_and_compiling_are_counted_apart(tmp_path):
     assert summary["images_per_second"] == 2 * 32 / 0.75
     # The graph, and what the first step took longer.
     assert summary["compile_s"] == 0.5 + 9.0 - 0.375
+
+
+def test_checkpoints_cost_their_writes_and_what_steps_beside_them_take_more():
+    def step(t_s, step_time_s, **more):
+        return {"t_s": t_s, "step_time_s": step_time_s, "warm_up": False, **more}
+
+    writes = [
+        {"t_s": 5.0, "write_s": 3.0, "waited_s": 1.0, "bytes": 100},  # steps from 3 s on
+        {"t_s": 9.0, "write_s": 2.0, "waited_s": 2.0, "bytes": 120},  # no steps meanwhile
+    ]
+    # The first step is warm-up; the window from 3 to 5 s is beside a write, of three others none.
+    steps = [step(1.0, 9.0, warm_up=True), step(2.0, 0.5), step(5.0, 1.0, window_steps=2)]
+    steps += [step(5.5, 0.5), step(7.0, 0.75), step(9.25, 0.25)]
+    found = summaries.of_checkpoints(types.SimpleNamespace(writes=writes, steps=steps))
+    assert list(found) == [
+        ("checkpoint_write_s", 2.5, "s", "lower"),
+        ("checkpoint_wait_s", 1.5, "s", "lower"),
+        ("checkpoint_bytes", 110.0, "B", "lower"),
+        ("checkpoint_step_loss_s", 0.5, "s", "lower"),
+    ]
+    alone = types.SimpleNamespace(writes=writes[1:], steps=steps)
+    assert [name for name, *_ in summaries.of_checkpoints(alone)][-1] == "checkpoint_bytes"
+    none = types.SimpleNamespace(writes=[], steps=steps)
+    assert list(summaries.of_checkpoints(none)) == []
 
 
 def test_steps_take_as_long_as_on_the_rank_that_took_longest_for_all_of_them(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from dlbench.study import config
 from dlbench.study.config_schema import ConfigError
+from dlbench.trainer import engine
 from support.studies.made_studies import BLOCK, STUDY, refused, study
 
 SHORT = BLOCK | {"steps": 5}
@@ -150,6 +151,17 @@ def test_copies_are_not_checkpointed():
     message = refused(block, checkpoint_every_min=30)
     assert "copies_per_node and checkpoint_every_min exclude each other" in message
     assert study(block | {"copies_per_node": 1}, checkpoint_every_min=30).runs
+
+
+def test_a_writer_of_checkpoints_needs_checkpoints_and_its_framework():
+    block = SHORT | {"framework": "pytorch", "checkpoint_writer": ["numpy", "dcp_async"]}
+    expected = "checkpoint_writer dcp_async writes checkpoints, and there are none: say checkpoint_"
+    assert expected in refused(block)
+    runs = study(block, checkpoint_every_min=10).runs
+    assert sorted("checkpoint_writer" in run.values() for run in runs) == [False, True]
+    runs = study(block | {"framework": "jax"}, checkpoint_every_min=10).runs
+    (reason,) = filter(None, map(engine.unsupported, runs))
+    assert "checkpoint_writer is a field of framework pytorch" in reason
 
 
 # What runs must learn.

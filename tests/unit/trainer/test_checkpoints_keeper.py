@@ -68,7 +68,9 @@ class Ranks:
 class Rank:
     """One rank of a run that writes checkpoints."""
 
-    def __init__(self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", more=()):
+    def __init__(
+        self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", more=(), writer=None
+    ):
         self.asked = asked
         self.weights, self.seeds = Variable(1, 2), Variable(rank)
         self.path = event_log.rank_path(folder.parent / "train.jsonl", rank)
@@ -79,7 +81,7 @@ class Rank:
             (ranks or Ranks(1)).strategy(rank),
             self.log,
             run,
-            CheckpointState({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}),
+            CheckpointState({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}, writer),
             lambda: self.asked,
         )
 
@@ -124,7 +126,7 @@ def test_a_resumed_run_has_the_values_and_the_log_of_the_checkpoint(folder):
     one = alone(folder, every_s=0)
     one.weights.assign(np.array([3, 4], np.float32))
     assert one.checkpointer.synchronize(5, 0.1) == ""
-    saved = one.log.content()
+    saved, written, _ = one.log.content().partition(b'{"event": "checkpoint_written"')
     one.log.write("step", step=6)
     again = Rank(folder)
     again.log.write("launch", command=["again"])
@@ -132,12 +134,65 @@ def test_a_resumed_run_has_the_values_and_the_log_of_the_checkpoint(folder):
     assert again.checkpointer.sync_step == 6
     np.testing.assert_array_equal(again.weights.value, [3, 4])
     np.testing.assert_array_equal(again.seeds.value, [0])
-    assert again.log.content().startswith(saved)
+    assert written and again.log.content().startswith(saved)
     events = list(event_log.read(again.path))
     # The log says that it belongs to a checkpoint, and what came after it is gone.
     assert [event["event"] for event in events] == ["run_start", "checkpoint", "resume"]
     assert (events[1]["step"], events[2]["step"], events[2]["host"]) == (5, 5, "there")
     assert events[2]["t_s"] == pytest.approx(checkpoints.latest(folder).t_s, abs=1e-5)
+
+
+def test_a_write_is_logged_with_its_seconds_and_the_bytes_of_all_ranks(folder):
+    one = alone(folder, every_s=0)
+    one.checkpointer.synchronize(5, 0.1)
+    event = list(event_log.read(one.path))[-1]
+    size = (folder / "step-5/rank0.npz").stat().st_size
+    assert (event["event"], event["step"], event["bytes"]) == ("checkpoint_written", 5, size)
+    assert event["waited_s"] == event["write_s"] > 0
+
+
+class Slow:
+    """A framework's writer, of which the test ends each write."""
+
+    def __init__(self):
+        self.futures, self.loaded = [], None
+
+    def save(self, place):
+        (place / "part").mkdir(parents=True)
+        (place / "part/a").write_bytes(b"12345")
+        self.futures.append(futures.Future())
+        return self.futures[-1]
+
+    def load(self, place):
+        self.loaded = place.name
+
+
+def test_a_write_that_goes_on_beside_steps_is_the_latest_once_it_has_ended(folder):
+    one = alone(folder, every_s=0, writer=Slow())
+    slow = one.checkpointer._writer
+    one.checkpointer.synchronize(5, 0.1)
+    one.checkpointer._every_s = 1e9
+    one.checkpointer.synchronize(6, 0.1)
+    assert checkpoints.latest(folder) is None and not list(folder.glob("*/*.npz"))
+    slow.futures[0].set_result(None)
+    ended_s = one.log.now()
+    one.checkpointer.synchronize(7, 0.1)
+    assert checkpoints.latest(folder, RUN).step == 5
+    event = list(event_log.read(one.path))[-1]
+    assert (event["step"], event["bytes"]) == (5, 5)
+    assert event["waited_s"] < event["write_s"] <= event["t_s"] <= ended_s + 1e-6
+    # The next waits for the one before it, and one that fails ends the run.
+    one.checkpointer._every_s = 0
+    one.checkpointer.synchronize(8, 0.1)
+    threading.Timer(0.05, slow.futures[1].set_result, [None]).start()
+    one.checkpointer.synchronize(9, 0.1)
+    assert checkpoints.latest(folder, RUN).step == 8
+    slow.futures[2].set_exception(OSError("disk full"))
+    with pytest.raises(OSError, match="disk full"):
+        one.checkpointer.finish()
+    again = Rank(folder, writer=Slow())
+    again.log.write("launch", command=["again"])
+    assert (again.checkpointer.resume(), again.checkpointer._writer.loaded) == (8, "step-8")
 
 
 def test_who_is_asked_to_stop_by_a_file_leaves_a_checkpoint_and_says_why(folder):

@@ -586,6 +586,15 @@ class Length:
         rank=40,
         tags=(FLAGGED,),
     )
+    checkpoint_writer: str = declared(
+        "numpy",
+        "What writes checkpoints (checkpoint_every_min): numpy; under PyTorch also dcp, its "
+        "torch.distributed.checkpoint, and dcp_async, the same while steps go on.",
+        choices=("numpy", "dcp", "dcp_async"),
+        frameworks=("pytorch",),
+        label="checkpoints by {}",
+        part=MODEL,
+    )
     steps: int | None = declared(
         None,
         "Measured steps, after the warm-up. Give either steps or epochs.",

@@ -120,6 +120,7 @@ GPU_SAMPLE = {
 ENERGY = {
     "energy_j?": NUMBER, "energy_source?": TEXT, "energy_samples?": COUNT,
     "energy_sampled_share?": NUMBER, "energy_resolution_s?": SECONDS, "energy_unknown?": TEXT,
+    "energy_note?": TEXT,
 }  # fmt: skip
 HOST_ENERGY = {f"host_{name}": kind for name, kind in ENERGY.items()}
 NODE_ENERGY = {f"node_{name}": kind for name, kind in ENERGY.items()}
@@ -185,6 +186,9 @@ EVENTS = {
         "xids?": _entries({"gpu": TEXT, "xid": COUNT, "message": TEXT}),
     },
     "checkpoint": {"step": COUNT, "t_s": SECONDS},
+    "checkpoint_written": {
+        "step": COUNT, "t_s": SECONDS, "write_s": SECONDS, "waited_s": SECONDS, "bytes": COUNT,
+    },
     "resume": {
         "step": COUNT, "t_s": SECONDS, "t_utc": DATE, "host?": TEXT, "devices?": TEXTS,
         "device_model?": TEXT,
@@ -220,6 +224,7 @@ EVENTS = {
     "run_end": {
         "status": STATUS, "message": TEXT, "t_utc": DATE, "t_s?": SECONDS,
         "weights_sha256?": TEXTS, "cpu_time_s?": SECONDS, **ENERGY, **HOST_ENERGY,
+        **NODE_ENERGY,
         "peak_memory_bytes?": COUNT, "hung?": FLAG, "time_limit_s?": SECONDS,
         "before_first_step?": FLAG,
         "peak_allocated_bytes_per_device?": COUNTS, "peak_reserved_bytes_per_device?": COUNTS,

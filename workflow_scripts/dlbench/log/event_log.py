@@ -33,6 +33,8 @@ dates in UTC):
     sample      use by the process, the node and the GPUs (dlbench/trainer/sampling.py)
     metric      name, value, unit, better: a number that the program names (dlbench/log/metrics.py)
     checkpoint  step, t_s
+    checkpoint_written  step, t_s, bytes of all ranks; write_s, from checkpoint to there; waited_s,
+                of them without steps
     resume      step, t_s, t_utc, host, devices: the run continues from a checkpoint
     run_end     status, message, weights_sha256, cpu_time_s, peak_memory_bytes; energy_j,
                 host_energy_j and their quality (dlbench/machine/energy.py);

@@ -174,7 +174,7 @@ class Counters:
         if not counters and prefix not in self._unknown:
             return {}
         joules = self._joules(prefix, PREFIXES)
-        integrals = [self._integrals_j.get(one) for one in counters if one.kind != CAPS]
+        integrals: list[Any] = [self._integrals_j.get(one) for one in counters if one.kind != CAPS]
         notes = [disagreement(joules or 0.0, None if None in integrals else sum(integrals))]
         if any(self._spent[counter] for counter in counters if counter.kind == CAPS):
             notes.append("the power cap was changed")

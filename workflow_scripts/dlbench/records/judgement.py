@@ -63,6 +63,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
 # Files that only some runs execute: {file: (field, its values in such runs)}.
 OPTIONAL_CODE = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
+    plugins.LIBRARY / "trainer/pytorch/dcp.py": ("checkpoint_writer", ("dcp", "dcp_async")),
 }
 
 

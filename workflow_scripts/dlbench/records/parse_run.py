@@ -29,6 +29,7 @@ from dlbench.study.runs import Run
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
     *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile", "metric"),
+    "checkpoint_written",
     *("calibration", "neighbours", "power_meter", "power_limit", "nccl", "run_end"),
 )
 NEIGHBOUR_FIELDS = (
@@ -110,6 +111,7 @@ class RankLog:
         self.steps, self.evals = summaries.steps(self.start, kinds["step"]), kinds["eval"]
         self.stages, self.samples, self.resumes = (kinds[k] for k in ("stage", "sample", "resume"))
         self.imported, self.metrics = next(iter(kinds["imported"]), None), kinds["metric"]
+        self.writes = kinds["checkpoint_written"]
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
         self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})

@@ -19,7 +19,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dlbench import Error
@@ -221,7 +221,7 @@ def _from_outside(logs):
 
 
 def metric_summary(firsts: list[Any]) -> dict[str, Any]:
-    """{"metrics": those that the program names itself}; {} if it names none.
+    """{"metrics": those that the program names, and of its checkpoints}; {} if there are none.
 
     `firsts`: the first RankLog of the run, or of each copy, of which the mean counts. Raises
     LogError: one comes twice.
@@ -238,6 +238,7 @@ def metric_summary(firsts: list[Any]) -> dict[str, Any]:
 def _metrics(log):
     """Values of a log's metrics by name, unit and direction."""
     named = [{key: event[key] for key in metrics.KEYS} for event in log.metrics]
+    named += [dict(zip(metrics.KEYS, one, strict=True)) for one in of_checkpoints(log)]
     try:
         metrics.check(named)
     except Error as error:
@@ -245,9 +246,33 @@ def _metrics(log):
     return {(one["name"], one["unit"], one["better"]): one["value"] for one in named}
 
 
+def of_checkpoints(log: Any) -> Iterator[tuple[Any, ...]]:
+    """Metrics of the checkpoints that a run wrote: name, value, unit, better.
+
+    Medians over writes: seconds until all is written, seconds of them without steps, bytes; and how
+    much longer a measured step is beside a write, in the median. `log`: that of the first rank.
+    """
+    named = (("write_s", "write_s", "s"), ("wait_s", "waited_s", "s"), ("bytes", "bytes", "B"))
+    for name, key, unit in named if log.writes else ():
+        value = statistics.median(write[key] for write in log.writes)
+        yield f"checkpoint_{name}", value, unit, metrics.LOWER
+    spans = [(w["t_s"] - w["write_s"] + w["waited_s"], w["t_s"]) for w in log.writes]
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for step in log.steps if spans else ():
+        if not step["warm_up"]:
+            began_s, ended_s = step["t_s"] - step_times.window_s(step), step["t_s"]
+            beside = any(first < ended_s and began_s < last for first, last in spans)
+            times[beside] += [step["step_time_s"]] * step_times.window_steps(step)
+    if all(times.values()):
+        more_s = statistics.median(times[True]) - statistics.median(times[False])
+        yield "checkpoint_step_loss_s", more_s, "s", metrics.LOWER
+
+
 def _energies_of_copies(ends):
-    """The run_end of each copy, with the energy of the node in the first alone: all sampled it."""
-    return [ends[0], *({k: v for k, v in end.items() if "host_" not in k} for end in ends[1:])]
+    """The run_end of each copy, with energies of the node in the first alone: all sampled it."""
+    of_node = ("host_", "node_")
+    others = [{k: v for k, v in end.items() if not k.startswith(of_node)} for end in ends[1:]]
+    return [ends[0], *others]
 
 
 def _overlap(logs):

@@ -305,6 +305,11 @@ def study(config: dict[str, Any]) -> Study:
                 )
                 if run.copies_per_node > 1 and config["checkpoint_every_min"]:
                     raise ConfigError(f"{where}: {copies.NO_CHECKPOINTS}")
+                if run.checkpoint_writer != "numpy" and not config["checkpoint_every_min"]:
+                    raise ConfigError(
+                        f"{where}: checkpoint_writer {run.checkpoint_writer} writes checkpoints, "
+                        "and there are none: say checkpoint_every_min, as 10"
+                    )
                 if by_search:  # it may be a batch that is asked for by its number, too
                     with_found_batch.add(run.id)
                 if run.id in runs and run.id not in with_found_batch:

@@ -9,6 +9,8 @@
 - `latest.json` is replaced once all ranks have written, so a kill at any moment
   leaves the previous checkpoint. Ranks share the file system.
 - Arrays are saved without pickle.
+- A run may name its framework's own writer, which may go on writing beside the next
+  steps. Rank 0 logs each write once it has ended.
 """
 
 import contextlib
@@ -100,7 +102,8 @@ class Checkpointer:
         self._folder, self._every_s = Path(folder), every_s
         self._strategy, self._log, self._run = strategy, log, run
         self._replicated, self._per_rank = state.replicated, state.per_rank
-        self._stop_reason = stop_reason
+        self._stop_reason, self._writer = stop_reason, state.writer
+        self._open: tuple[int, float, Any, list[float]] | None = None  # a write; see _write
         self.sync_step = 1  # the step after which the ranks synchronize next
         self._written = time.monotonic()
         self._start = latest(folder, run)
@@ -112,12 +115,10 @@ class Checkpointer:
         """
         if self._start is None:
             return 0
-        rank, of_rank_0 = self._strategy.rank, self._start.arrays(0)
-        of_this_rank = self._start.arrays(rank) if rank else of_rank_0
-        for variables, arrays in ((self._replicated, of_rank_0), (self._per_rank, of_this_rank)):
-            for name, copies in variables.items():
-                for number, copy in enumerate(copies):
-                    copy.assign(self._array(arrays, name, number, copy))
+        if self._writer:
+            self._writer.load(self._start.folder)
+        else:
+            self._load(self._start)
         step, log = self._start.step, self._start.log(self._strategy.rank)
         self._log.resume(log, _checkpoint_time(log, self._start.t_s), step=step, **values)
         self.sync_step = step + 1
@@ -138,29 +139,67 @@ class Checkpointer:
         stops, due, self.sync_step = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
         if due or stops:
             self._write(step)
+        if self._open and (stops or self._open[2] is None or self._open[2].done()):
+            self._complete()
         return (reason or "another rank was asked to") if stops else ""
 
     def finish(self) -> None:
         """Remove the checkpoints of a finished run."""
+        self._complete()
         if self._strategy.rank == 0:
             remove(self._folder)
 
     def _write(self, step):
+        """Begin to write a checkpoint; `_complete` ends it."""
         started_s = self._log.now()
-        strategy = self._strategy
-        variables = {**self._per_rank, **(self._replicated if strategy.rank == 0 else {})}
-        arrays = {
-            f"{name}:{number}": copy.numpy()
-            for name, copies in variables.items()
-            for number, copy in enumerate(copies)
-        }
+        self._complete()  # the one before
+        strategy, future, arrays = self._strategy, None, None
+        if not self._writer:
+            variables = {**self._per_rank, **(self._replicated if strategy.rank == 0 else {})}
+            arrays = {
+                f"{name}:{number}": copy.numpy()
+                for name, copies in variables.items()
+                for number, copy in enumerate(copies)
+            }
         # Before the log is copied, so that the copy ends with this event.
         self._log.write("checkpoint", step=step, t_s=round(started_s, 6))
         write(self._folder, strategy.rank, step, arrays, self._log.content())
-        strategy.gather([0.0])  # a barrier: all have written
-        if strategy.rank == 0:
-            complete(self._folder, step, started_s, self._run)
+        if self._writer:
+            future = self._writer.save(_place(self._folder, step))
+        strategy.gather([0.0])  # a barrier: all have written, or hold copies to be written
+        times = [self._log.now()]  # when steps go on, and when all is written
+        if future:
+            future.add_done_callback(lambda _: times.append(self._log.now()))
+        self._open = step, started_s, future, times
         self._written = time.monotonic()
+
+    def _complete(self):
+        """Wait for the write that goes on, if one does, and make it the latest."""
+        if not self._open:
+            return
+        (step, started_s, future, times), self._open = self._open, None
+        if future:
+            future.result()
+        if self._strategy.rank:
+            return
+        complete(self._folder, step, started_s, self._run)
+        paths = _place(self._folder, step).rglob("*")
+        self._log.write(
+            "checkpoint_written",
+            step=step,
+            t_s=round(times[-1], 6),
+            write_s=round(times[-1] - started_s, 6),
+            waited_s=round(times[0] - started_s, 6),
+            bytes=sum(p.stat().st_size for p in paths if p.is_file() and p.suffix != ".jsonl"),
+        )
+
+    def _load(self, start):
+        rank, of_rank_0 = self._strategy.rank, start.arrays(0)
+        of_this_rank = start.arrays(rank) if rank else of_rank_0
+        for variables, arrays in ((self._replicated, of_rank_0), (self._per_rank, of_this_rank)):
+            for name, copies in variables.items():
+                for number, copy in enumerate(copies):
+                    copy.assign(self._array(arrays, name, number, copy))
 
     def _array(self, arrays, name, number, copy):
         array = arrays.get(f"{name}:{number}")
@@ -172,11 +211,14 @@ class Checkpointer:
         return array
 
 
-def write(folder: str | Path, rank: int, step: int, arrays: dict[str, Any], log: bytes) -> None:
-    """Write one rank's part of a checkpoint."""
+def write(
+    folder: str | Path, rank: int, step: int, arrays: dict[str, Any] | None, log: bytes
+) -> None:
+    """Write one rank's part of a checkpoint; None: its arrays are written otherwise."""
     place = _place(folder, step)
-    with atomic_write(_arrays(place, rank)) as part, open(part, "wb") as file:
-        np.savez(file, **arrays)
+    if arrays is not None:
+        with atomic_write(_arrays(place, rank)) as part, open(part, "wb") as file:
+            np.savez(file, **arrays)
     with atomic_write(_log(place, rank)) as part:
         part.write_bytes(log)
 

@@ -31,6 +31,8 @@ from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 if TYPE_CHECKING:  # the workflow asks for strategies without it
+    from concurrent.futures import Future
+
     import numpy as np
 
     from dlbench.trainer.calibration import Kernels
@@ -55,11 +57,22 @@ class Variable(Protocol):
     def assign(self, value: "np.ndarray") -> Any: ...
 
 
+class CheckpointWriter(Protocol):
+    """A framework's own way to save and load a CheckpointState; all ranks call it together."""
+
+    def save(self, place: Path) -> "Future[Any] | None":
+        """Save the present values; the Future of a write that goes on, None: it is done."""
+
+    def load(self, place: Path) -> None:
+        """Raises Error: the folder is damaged, or of another model."""
+
+
 class CheckpointState(NamedTuple):
     """The variables that a checkpoint saves: name -> its copies on the devices of this process."""
 
     replicated: Mapping[str, Sequence[Variable]]  # equal on all ranks; rank 0 saves them
     per_rank: Mapping[str, Sequence[Variable]]  # each rank saves its own
+    writer: CheckpointWriter | None = None  # None: checkpoints.py saves them
 
 
 class Peak(NamedTuple):

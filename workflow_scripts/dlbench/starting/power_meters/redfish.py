@@ -78,7 +78,7 @@ def reading(resource: dict[str, Any]) -> tuple[float | None, float | None]:
         "EnergykWh": (resource.get("EnergykWh") or {}).get("Reading"),
         resource.get("ReadingType"): resource.get("Reading"),
     }
-    control = next(iter(resource.get("PowerControl") or ()), {})
+    control: dict[str, Any] = next(iter(resource.get("PowerControl") or ()), {})
     watts, kwh = control.get("PowerConsumedWatts", found["Power"]), found["EnergykWh"]
     if watts is None and kwh is None:
         raise ValueError("expected PowerConsumedWatts, PowerWatts, EnergykWh or a Sensor of these")

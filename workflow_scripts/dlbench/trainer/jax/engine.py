@@ -117,13 +117,11 @@ class Engine(ArrayEngine):
         return peak._replace(limit=min(filter(None, limits), default=None))
 
     def checkpoint_state(self) -> CheckpointState:
-        replicated, per_rank = building.named_variables(self._model, self._optimizer)
-        return CheckpointState(
-            *(
-                {name: [_StateArray(self, *self._places[id(v)])] for name, v in variables.items()}
-                for variables in (replicated, per_rank)
-            )
+        replicated, per_rank = (
+            {name: [_StateArray(self, *self._places[id(v)])] for name, v in variables.items()}
+            for variables in building.named_variables(self._model, self._optimizer)
         )
+        return CheckpointState(replicated, per_rank)
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256(self._state.trained)

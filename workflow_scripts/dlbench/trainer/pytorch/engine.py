@@ -91,7 +91,12 @@ class Engine(ArrayEngine):
         )
 
     def checkpoint_state(self) -> CheckpointState:
-        return self._step.checkpoint_state()
+        state, writer = self._step.checkpoint_state(), self._spec.checkpoint_writer
+        if writer == "numpy":
+            return state
+        from dlbench.trainer.pytorch.dcp import Writer  # it takes a second to import
+
+        return state._replace(writer=Writer(state, self.strategy, writer == "dcp_async"))
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256(list(self._step.model.parameters()))

@@ -302,17 +302,17 @@ class _Array:
     """A tensor that a checkpoint saves."""
 
     def __init__(self, tensor: torch.Tensor):
-        self._tensor = tensor.detach()
+        self.tensor = tensor.detach()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self._tensor.shape)
+        return tuple(self.tensor.shape)
 
     def numpy(self) -> np.ndarray:
-        return self._tensor.cpu().numpy()
+        return self.tensor.cpu().numpy()
 
     def assign(self, value: np.ndarray) -> None:
-        self._tensor.copy_(torch.from_numpy(value))
+        self.tensor.copy_(torch.from_numpy(value))
 
 
 class _Scale:
