@@ -18,6 +18,7 @@ FIRST_DEFAULTS = {
     "page_cache": "as_found", "seed": 1, "nodes": 1, "devices_per_node": 1,
     "threads_per_device": 1, "strategy": "single", "launcher": "none", "runtime": "bare",
     "copies_per_node": 1, "environment": "train", "trainer": "dlbench", "repeat": 1,
+    "checkpoint_writer": "numpy",
     "compile_mode": "model",
 }  # fmt: skip
 
