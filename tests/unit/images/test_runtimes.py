@@ -15,6 +15,7 @@ from dlbench import Error
 from dlbench.common import tools
 from dlbench.images import oci, runtimes, trainer_image
 from dlbench.images.runtimes import BUILD, Image, marker_command, store_name
+from dlbench.starting import start_command
 from dlbench.study.runs import Run
 from support.images import contained_runs
 from support.images.contained_runs import (
@@ -23,12 +24,18 @@ from support.images.contained_runs import (
     NAMES,
     PLACE,
     PROGRAM,
+    SETTINGS,
     arguments,
     container,
     image,
     load,
 )
 from support.images.image_files import LAYER, Blobs
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch):
+    monkeypatch.setenv("DLBENCH_REGISTRY", "registry.example/me")  # of Shifter
 
 
 def test_apptainer_is_told_folders_variables_and_gpus(programs):
@@ -70,6 +77,7 @@ AFTER = ["--env=OPAL_PREFIX=/opt/a b", "--env=PATH=/opt/bin:/bin", "/images/x", 
 ASKED_BY_USER = ["--ulimit=host", "--pid=host", "--security-opt=label=disable"]
 OWN = {
     "podman": ([*ASKED_BY_USER, "--userns=keep-id"], "--device=nvidia.com/gpu=all"),
+    "podman_hpc": ([*ASKED_BY_USER, "--userns=keep-id"], "--gpu"),
     "docker": (["--pid=host", f"--user={os.getuid()}:{os.getgid()}"], "--gpus=all"),
 }
 PRINTS = """printf '%s\\0' "$@" > "$SAID"; touch() { :; }"""
@@ -80,7 +88,7 @@ PRINTS = """printf '%s\\0' "$@" > "$SAID"; touch() { :; }"""
 def test_engines_get_every_word_through_the_shell(
     programs, tmp_path, monkeypatch, user, engine, gpus
 ):
-    programs(engine, PRINTS)
+    programs(*load(engine).PROGRAMS, PRINTS)
     command = load(engine).command(container(engine, gpus=gpus), PROGRAM)
     assert command[:2] == ["sh", "-c"]
     flags, gpu = OWN[engine]
@@ -98,11 +106,12 @@ FORWARDED = {
     "CUDA_VISIBLE_DEVICES": "0,1", "DLBENCH_COPY": "3", "HOROVOD_RANK": "$(touch hacked)",
     "TF_CONFIG": '{"cluster": {"worker": ["a b"]}}', "OMP_NUM_THREADS": "; exit 3",
     "NCCL_DEBUG": "it's", "UCX_TLS": "", "I_MPI_ROOT": "*",
+    "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "FLUX_TASK_RANK": "1",
 }  # fmt: skip
 NOT_FORWARDED = {
     "HOME": "/home/me", "LD_LIBRARY_PATH": "/lib", "PYTHONPATH": "/x", "VIRTUAL_ENV": "/x",
     "SECRET": "x", "XCUDA_X": "x", "CUDA": "x", "OMPI-X_Y": "x", "CUDA_$(touch hacked)": "x",
-    "AWS_SECRET": "a\nOTHER_LINE=1",
+    "AWS_SECRET": "a\nOTHER_LINE=1", "RANKS": "x", "XRANK": "x",
 }  # fmt: skip
 
 
@@ -110,7 +119,7 @@ NOT_FORWARDED = {
 def test_engines_hand_on_what_launchers_say_by_name_and_nothing_else(
     programs, tmp_path, monkeypatch, engine
 ):
-    programs(engine, PRINTS)
+    programs(*load(engine).PROGRAMS, PRINTS)
     command = load(engine).command(container(engine, environment={}), PROGRAM)
     said = arguments(command, tmp_path, monkeypatch, **FORWARDED, **NOT_FORWARDED)
     forwarded = [word for word in said if word.startswith("--env")]
@@ -127,7 +136,7 @@ def test_what_the_image_sets_comes_after_what_is_handed_on(programs, tmp_path, m
 
 @pytest.mark.parametrize("engine", OWN)
 def test_engines_return_the_exit_code_of_the_program(programs, engine):
-    programs(engine, "exit 7")
+    programs(*load(engine).PROGRAMS, "exit 7")
     command = load(engine).command(container(engine), PROGRAM)
     assert subprocess.run(command, check=False).returncode == 7
 
@@ -203,7 +212,7 @@ def test_containers_of_engines_are_ended_by_their_label(programs, tmp_path, monk
         script = (
             f"""printf '%s|' {engine} "$@" >> "$SAID"; case $1 in ps) echo c1; echo c2;; esac"""
         )
-        programs(engine, script)
+        programs(*load(engine).PROGRAMS, script)
         ended = dataclasses.replace(container(engine), name="a b;$(touch hacked)")
         arguments(load(engine).cleanup(ended), tmp_path, monkeypatch)
         assert (tmp_path / "said").read_text() == (
@@ -217,7 +226,7 @@ def test_where_no_container_is_left_none_is_removed(programs, tmp_path, monkeypa
     programs("podman", """printf '%s\\0' "$1" >> "$SAID\"""")
     command = load("podman").cleanup(container("podman"))
     assert arguments(command, tmp_path, monkeypatch) == ["ps"]
-    for name in ("apptainer", "charliecloud", "udocker"):  # which die with their parent
+    for name in {*NAMES} - {*OWN}:  # which die with their parent
         assert not hasattr(load(name), "cleanup")
 
 
@@ -327,6 +336,134 @@ def test_podman_pulls_the_layout_under_a_name_with_the_digest():
     assert load("podman").prepared(image(), PLACE, {}) == command[-1]
     # Names in a store have no capitals.
     assert store_name(image(name="My.Image")) == "localhost/dlbench/my.image:0123456789ab"
+
+
+def test_podman_hpc_shows_its_image_to_all_nodes():
+    name = store_name(image())
+    assert [command[-3:] for command in prepare("podman_hpc", "oci")] == [
+        ["podman-hpc", "oci:results/images/train/oci", name],
+        ["podman-hpc", "migrate", name],
+    ]
+    assert prepare("podman_hpc", "folder")[-1] == ["podman-hpc", "migrate", name]
+
+
+FROM = "--mount=type=bind,source="
+SET = ("--env=OPAL_PREFIX=/opt/a b", "--env=PATH=/opt/bin:/bin", f"--workdir={FOLDER}")
+WORDS = {
+    "enroot": [
+        "start", *(f"--mount={paths}:none:x-create=auto,rbind,{mode}" for paths, mode in [
+            (f"{FOLDER}:{FOLDER}", "rw"), ("/scratch:/scratch", "rw"), ("/data:/input", "ro"),
+            ("/tmp:/tmp", "rw")]),
+        "--env=NVIDIA_VISIBLE_DEVICES=all", "--env=NVIDIA_DRIVER_CAPABILITIES=all", "--env=RANK",
+        "/images/x", "sh", "-c", 'cd "$0" && exec "$@"', FOLDER,
+        "env", "OPAL_PREFIX=/opt/a b", "PATH=/opt/bin:/bin",
+    ],
+    "sarus": [
+        "run", "--entrypoint", "", *SET, f"{FROM}{FOLDER},destination={FOLDER}",
+        f"{FROM}/scratch,destination=/scratch", f"{FROM}/data,destination=/input,readonly",
+        f"{FROM}/tmp,destination=/tmp", "/images/x",
+    ],
+    "shifter": ["--image=/images/x", *SET, "--volume=/data:/input:ro"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_other_prefixes_get_every_word(programs, tmp_path, monkeypatch, name):
+    programs(load(name).PROGRAMS[0], PRINTS)
+    command = load(name).command(container(name, gpus=True), PROGRAM)
+    said = arguments(command, tmp_path, monkeypatch, RANK="1", SECRET="x")
+    assert said == [*WORDS[name], *PROGRAM]
+
+
+# As Slurm's srun with Pyxis: options, each once, and then the program.
+SRUN = """
+seen=
+for word in "$@"; do
+    case $word in
+    --overlap) ;;
+    --nodes=*|--ntasks=*|--distribution=*|--cpu-bind=*|--kill-on-bad-exit=*|--export=*|\\
+    --container-image=*|--container-mounts=*|--container-workdir=*|--no-container-mount-home|\\
+    --no-container-remap-root|--no-container-entrypoint)
+        case $seen in *" ${word%%=*} "*) echo "$word again" >&2; exit 1;; esac
+        seen="$seen ${word%%=*} ";;
+    -*) echo "srun: unrecognized option $word" >&2; exit 1;;
+    *) break;;
+    esac
+done
+printf '%s\\0' "$@" > "$SAID"
+"""
+SRUN_FLAGS = [
+    "--nodes=2", "--ntasks=2", "--distribution=block,NoPack", "--cpu-bind=none",
+    "--kill-on-bad-exit=1", "--overlap",
+]  # fmt: skip
+WORK = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 5}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "flags"), [("none", []), ("srun", SRUN_FLAGS)], ids=["none", "srun"]
+)
+def test_pyxis_is_options_of_the_one_srun_that_starts_the_run(
+    launcher, flags, programs, tmp_path, monkeypatch
+):
+    programs("srun", SRUN)
+    several = {"strategy": "horovod", "nodes": 2} if flags else {}
+    run = Run(**WORK, **several, runtime="pyxis", launcher=launcher, variables="'A=b c'")
+    form = {key: {} for key in start_command.LOGGED}
+    form |= {"prepared": "/i/x.sqsh", "environment": SETTINGS, "image_id": "id", "python": "python"}
+    monkeypatch.chdir(tmp_path)
+    trainer = ["envs/train/.venv/bin/python", "train.py", "--log", "it's"]
+    built = start_command.build(run, trainer, form, "gpu", [f"{tmp_path}:/input:ro"])
+    said = arguments(list(built.command), tmp_path, monkeypatch)
+    first = said.index("env")
+    assert said[:first] == [
+        *(*flags, "--overlap", "--container-image=/i/x.sqsh"),
+        f"--container-mounts={tmp_path}:{tmp_path}:rw,{tmp_path}:/input:ro,/tmp:/tmp:rw",
+        *(f"--container-workdir={tmp_path}", "--no-container-mount-home"),
+        *("--no-container-remap-root", "--no-container-entrypoint"),
+        "--export=ALL,NVIDIA_VISIBLE_DEVICES=all,NVIDIA_DRIVER_CAPABILITIES=all",
+    ]
+    assert said[first:][:3] == ["env", "OPAL_PREFIX=/opt/a b", "PATH=/opt/bin:/bin"]
+    assert "LD_LIBRARY_PATH" in said[first:]
+    assert said[said.index("A=b c") :] == ["A=b c", "python", *trainer[1:], "--image-id", "id"]
+
+
+@pytest.mark.parametrize("changes", [{"launcher": "mpirun"}, {"trainer": "theirs"}])
+def test_pyxis_under_another_launcher_or_with_another_trainer_is_refused(changes):
+    why = trainer_image.unsupported(Run(**WORK, runtime="pyxis", **changes), {})
+    assert "runtime pyxis needs launcher none or srun, and dlbench's own trainer" in why
+
+
+def test_enroot_and_pyxis_take_one_squashed_folder_with_the_marker(only_apptainer):
+    where = f"{Path.cwd()}/{PLACE}/image.sqsh"
+    for name in ("enroot", "pyxis"):
+        _, _, mark, squash, clear = prepare(name, "sif", False)
+        assert mark == marker_command(image("sif", False), ROOT)
+        assert squash == ["mksquashfs", ROOT, where, *runtimes.SQUASH]
+        assert clear == ["rm", "-rf", ROOT]
+        assert load(name).prepared(image(), PLACE, {}) == where
+
+
+NAMED = "dlbench/train:0123456789ab"
+PUSHED = f"registry.example/me/{NAMED}"
+
+
+@pytest.mark.parametrize(
+    ("name", "copied", "take", "form"),
+    [
+        ("sarus", f"docker-archive:{PLACE}/saved.tar:{NAMED}",
+         ["sarus", "load", f"{PLACE}/saved.tar", NAMED], f"load/{NAMED}"),
+        ("shifter", f"docker://{PUSHED}", ["shifterimg", "pull", f"docker:{PUSHED}"],
+         f"docker:{PUSHED}"),
+    ],
+)  # fmt: skip
+def test_sarus_and_shifter_get_the_image_by_skopeo(name, copied, take, form, monkeypatch):
+    layout = "oci:results/images/train/oci"
+    assert prepare(name, "oci")[:2] == [["skopeo", "copy", layout, copied], take]
+    assert prepare(name, "folder")[1][2:] == [f"tarball:{PLACE}/image.tar", copied]
+    assert load(name).prepared(image(), PLACE, {}) == form
+    monkeypatch.delenv("DLBENCH_REGISTRY")
+    with pytest.raises(Error, match=r"expected a registry in DLBENCH_REGISTRY, .*; found none"):
+        prepare("shifter", "oci")
 
 
 @pytest.mark.parametrize("line", ["Loaded image: image:latest", "Loaded image ID: sha256:abc"])
@@ -492,13 +629,13 @@ def test_one_form_serves_all_runs_that_differ_in_how_they_start_only():
     chosen = {"udocker": "execmode=P2", "apptainer": "start=command"}
     runs = [Run(**work, runtime=name, runtime_options=chosen.get(name, "")) for name in NAMES]
     forms = [trainer_image.form_name(run) for run in runs]
-    assert forms == ["apptainer", "charliecloud", "docker", "podman", "udocker-P2"]
+    assert forms == [name.replace("udocker", "udocker-P2") for name in NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_where_a_form_lies_is_known_before_it_is_made(name):
     made = load(name).prepared(image(), PLACE, {})
-    if name in ("docker", "podman"):
-        assert made == store_name(image())
+    if name in (*OWN, "sarus", "shifter"):
+        assert made.endswith(NAMED)
     else:
-        assert made.endswith(("form/image.sif", "form/root", f"{os.sep}form"))
+        assert made.endswith(("form/image.sif", "form/image.sqsh", "form/root", f"{os.sep}form"))

@@ -2,11 +2,11 @@
 
 A new file is a new plugin; there is no list to edit. Configs and command lines use the names of the
 files. A file with MANY = True is any number of plugins: text.py is also text_books and
-text_letters; images.py is those that a config names. A file of a model, an importer or a transport
-with VARIANTS is a family: the plugins are those that this dictionary names, each with the constants
-that it has there. A kind of plugins is the name of such a folder, or the end of its path: each
-framework has models of its own, so `pytorch/models` are those of one framework. A file with
-CONSTANTS_OF = "keras/models" has the constants of the file of its name there, too.
+text_letters; images.py is those that a config names. A file with VARIANTS, of a kind in FAMILIES,
+is a family: the plugins are those that this dictionary names, each with the constants that it has
+there. A kind of plugins is the name of such a folder, or the end of its path: each framework has
+models of its own, so `pytorch/models` are those of one framework. A file with CONSTANTS_OF =
+"keras/models" has the constants of the file of its name there, too.
 """
 
 import ast
@@ -23,8 +23,10 @@ from dlbench import Error
 from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
-FAMILIES = ("models", "importers", "transports")  # kinds whose files may have VARIANTS
-TOLD = ("build", "recognise", "read")  # functions of a family that get the constants of a plugin
+# Kinds whose files may have VARIANTS.
+FAMILIES = ("models", "importers", "launchers", "runtimes", "transports")
+# Functions of a family that get the constants of a plugin.
+TOLD = ("build", "recognise", "read", "prepare", "prepared", "command", "cleanup")
 # The user's folders, global as sys.path is: set when a program starts, read by all functions here.
 # Keys are the last parts of kinds, because a folder of models may have those of any framework.
 _user_folders: dict[str, Path] = {}

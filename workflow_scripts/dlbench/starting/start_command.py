@@ -196,7 +196,9 @@ def _in_an_image(run, trainer, form, device, binds, bound):
     kept_out = (*HOST_ONLY, "LD_LIBRARY_PATH") if runtime.FORWARDS_LIBRARY_PATH else HOST_ONLY
     absent = (name for name in kept_out if name not in container.environment)
     hidden = [word for name in absent for word in ("-u", name)]
-    contained = _with_variables(run, runtime.command(container, ["env", *hidden, *inside]))
+    contained = runtime.command(container, ["env", *hidden, *inside])
+    if contained[0] != "srun":  # with Pyxis's options, which the launcher srun takes
+        contained = _with_variables(run, contained)
     launcher, version = _outer_tools(run, form)
     logged |= {"start": "command", "launcher_mpi": version}
     cleanup = runtime.cleanup(container) if hasattr(runtime, "cleanup") else None

@@ -14,6 +14,7 @@ and, where it differs from what is said here:
     form(options): the name of the form to which it needs an image converted; the file's name. Runs
         with different options may share a form.
     cleanup(container): the command that ends leftover processes of a Container; none is needed.
+    LAUNCHERS: launchers under which it works, as it is an option of theirs; any.
     directive_image(folder): the path for Snakemake's container directive, if an option lets the
         directive enter the image.
 A command is a list of strings. Nothing here runs one, and all files need the standard library only.
@@ -39,8 +40,9 @@ UNMARKED_INDEX = "before.json"  # the layout's index without the layer that hold
 # Prefixes of the variables by which launchers, schedulers and libraries configure their processes,
 # and of those that set the speed. Runtimes that start from an empty environment forward these.
 FORWARDED_PREFIXES = (
-    "CUDA", "DLBENCH", "GOMP", "HOROVOD", "HYDRA", "I_MPI", "KMP", "MKL", "MPI", "NCCL",
-    "NVIDIA", "OMP", "OMPI", "OPAL", "PMI", "PMIX", "PRTE", "SLURM", "TF", "UCX", "XLA",
+    "CUDA", "DLBENCH", "FLUX", "GOMP", "HOROVOD", "HYDRA", "I_MPI", "KMP", "LOCAL", "MASTER", "MKL",
+    "MPI", "NCCL", "NVIDIA", "OMP", "OMPI", "OPAL", "PALS", "PMI", "PMIX", "PRTE", "SLURM", "TF",
+    "TORCHELASTIC", "UCX", "WORLD", "XLA",
 )  # fmt: skip
 # Variables that describe the host's programs and would be wrong in a container.
 HOST_ONLY = (
@@ -58,6 +60,7 @@ NO_LINK = (
 )
 
 
+SQUASH = ("-noappend", "-all-root", "-quiet", "-no-progress")  # flags of mksquashfs
 # Of podman and Docker.
 LABEL = "dlbench.run"
 # `load` prints the name that the archive has, or an id: `Loaded image: x` or
@@ -131,7 +134,7 @@ def with_forwarded_environment(before: list[str], after: list[str]) -> list[str]
     pattern matches whole names, so they contain nothing that the shell would interpret.
     """
     prefixes = r"\|".join(FORWARDED_PREFIXES)
-    names = rf"s/^\(\({prefixes}\)_[A-Za-z0-9_]*\)=.*/--env=\1/p"
+    names = rf"s/^\(\({prefixes}\)_[A-Za-z0-9_]*\|RANK\)=.*/--env=\1/p"
     script = f"exec {shlex.join(before)} $(env | sed -n {shlex.quote(names)}) {shlex.join(after)}"
     return ["sh", "-c", script]
 
@@ -159,6 +162,14 @@ def marker_command(image: Image, root: str) -> list[str]:
     return ["sh", "-c", script, "sh", root, str(image.marker)]
 
 
+def marked_root(image: Image, root: str) -> list[list[str]]:
+    """Commands that unpack an image into the folder `root`, which its user may write, with our
+    marker in it.
+    """
+    marker = [] if image.marked else [marker_command(image, root)]
+    return [*unpack_commands(image, root), ["chmod", "--recursive", "u+rwX", root], *marker]
+
+
 def pack_commands(image: Image, folder: str) -> tuple[str, list[list[str]]]:
     """(path of an archive of an image in `folder`, commands that write it).
 
@@ -179,10 +190,10 @@ def pack_commands(image: Image, folder: str) -> tuple[str, list[list[str]]]:
     return archive, [*commands, ["sh", "-c", script, "sh", root, archive, str(image.marker)]]
 
 
-def podman_pull_command(image: Image, name: str) -> list[str]:
+def podman_pull_command(image: Image, name: str, engine: str = "podman") -> list[str]:
     """The command that loads an image's layout into podman's store under a name."""
-    script = 'podman tag "$(podman pull --quiet "$1")" "$2"'
-    return ["sh", "-c", script, "sh", f"oci:{image.path}", name]
+    script = '"$1" tag "$("$1" pull --quiet "$2")" "$3"'
+    return ["sh", "-c", script, "sh", engine, f"oci:{image.path}", name]
 
 
 def with_mount_points(root: str, container: Container, command: list[str]) -> list[str]:

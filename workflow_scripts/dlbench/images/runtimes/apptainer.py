@@ -24,10 +24,10 @@ from dlbench.common import tools
 from dlbench.images.runtimes import (
     APPTAINER,
     BUILD,
+    SQUASH,
     Container,
     Image,
-    marker_command,
-    unpack_commands,
+    marked_root,
 )
 
 CONTAINED = True
@@ -57,14 +57,12 @@ def prepare(
     if image.marked:
         return [["ln", "--symbolic", str(image.path), sif]]
     if image.kind == "folder":
-        rights = ["chmod", "--recursive", "u+rwX", sif]
-        return [*unpack_commands(image, sif), rights, marker_command(image, sif)]
+        return marked_root(image, sif)
     overlay = f"{folder}/marker.squashfs"
-    quiet = ["-noappend", "-all-root", "-quiet", "-no-progress"]
     return [
         ["cp", "--reflink=auto", str(image.path), sif],
         ["chmod", "u+rw", sif],
-        ["mksquashfs", str(image.marker), overlay, *quiet],
+        ["mksquashfs", str(image.marker), overlay, *SQUASH],
         [_name(), "sif", "add", *OVERLAY, f"--partarch={_processor()}", sif, overlay],
         ["rm", overlay],
     ]

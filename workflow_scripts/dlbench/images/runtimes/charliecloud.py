@@ -5,13 +5,7 @@ Charliecloud has no read-only binds: `:ro` is ignored.
 
 from typing import Any
 
-from dlbench.images.runtimes import (
-    Container,
-    Image,
-    marker_command,
-    unpack_commands,
-    with_mount_points,
-)
+from dlbench.images.runtimes import Container, Image, marked_root, with_mount_points
 
 CONTAINED = True
 FORWARDS_LIBRARY_PATH = True
@@ -23,14 +17,7 @@ def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     root = prepared(image, folder, options)
-    marker = [] if image.marked else [marker_command(image, root)]
-    nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
-    return [
-        *unpack_commands(image, root),
-        ["chmod", "--recursive", "u+rwX", root],
-        *marker,
-        *nvidia,
-    ]
+    return [*marked_root(image, root), *([["ch-fromhost", "--nvidia", root]] if gpus else [])]
 
 
 def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:

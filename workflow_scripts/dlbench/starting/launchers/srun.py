@@ -41,5 +41,5 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         # This step shares the cores of the job step in which Snakemake's job runs.
         "--overlap",
         *(f"--{name}={value}" for name, value in launchers.options(run).items()),
-        *trainer,
+        *(trainer[1:] if trainer[0] == "srun" else trainer),  # with Pyxis's options
     ]
