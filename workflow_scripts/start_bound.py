@@ -24,7 +24,6 @@ def main():
     add("--share-gpus", action="store_true")
     visible = [start_bound.NODE, start_bound.OWN]
     add("--visible-gpus", default=start_bound.NODE, choices=visible)
-    add("--first-node", help="address of the run's first node, if it has several")
     add("command", nargs=argparse.REMAINDER, help="after --: the program")
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command

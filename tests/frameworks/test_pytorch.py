@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 
@@ -9,6 +10,7 @@ import pytest
 
 from dlbench.common import plugins
 from dlbench.log import event_log
+from dlbench.starting import start_command
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
 from support.trainers import ranks
@@ -190,9 +192,11 @@ def test_processes_of_torchrun_train_as_one_with_their_batch(own, digits, one_de
 
 @pytest.fixture
 def mpirun(monkeypatch):
-    """The Open MPI of envs/train on the path, as a site has one."""
+    """An Open MPI on the path, as a site has one: that of envs/train or of the machine."""
     environment = REPOSITORY / "envs/train/.venv"
     if not (environment / "bin/mpirun").exists():
+        if (start_command.mpi_version("mpirun") or "").startswith("Open MPI"):
+            return
         pytest.skip("no mpirun: dlbench environment envs/train --extra horovod")
     monkeypatch.setenv("PATH", str(environment / "bin"), prepend=os.pathsep)
     launcher = plugins.load("launchers", "mpirun")
@@ -200,11 +204,28 @@ def mpirun(monkeypatch):
         monkeypatch.setenv(name, value)
 
 
-def test_processes_of_mpirun_train_as_one_with_their_batch(
-    own, mpirun, digits, one_device, tmp_path
+@pytest.fixture(params=["accelerate", "deepspeed", "mpiexec", "mpirun"])
+def launcher(request, own):
+    """A launcher that is installed here."""
+    if request.param == "mpirun":
+        request.getfixturevalue("mpirun")
+    elif request.param == "mpiexec" and not shutil.which("mpiexec.hydra"):
+        pytest.skip("no mpiexec.hydra: install Debian's package mpich")
+    elif (
+        request.param != "mpiexec"
+        and subprocess.run(
+            [own, "-c", f"import {request.param}"], check=False, capture_output=True
+        ).returncode
+    ):
+        pytest.skip(f"not installed: uv pip install --python {own} {request.param}")
+    return request.param
+
+
+def test_processes_of_other_launchers_train_as_one_with_their_batch(
+    own, launcher, digits, one_device, tmp_path
 ):
     log = tmp_path / "train.jsonl"
-    how = {**PYTORCH.two_processes, "launcher": "mpirun"}
+    how = {**PYTORCH.two_processes, "launcher": launcher}
     PYTORCH.trained(log, own, digits, steps=20, **ON_DIGITS, **how)
     assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     assert len(digests(log)) == 2

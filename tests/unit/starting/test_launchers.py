@@ -1,6 +1,11 @@
 """launchers: the command lines that start a run, compared word by word."""
 
+import base64
 import dataclasses
+import json
+import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +13,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.starting import launchers
 from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
@@ -90,16 +96,10 @@ def test_mpirun_is_that_of_the_environment_with_its_libraries_or_that_of_the_pat
     words += f"OPAL_PREFIX={folder} LD_LIBRARY_PATH={folder}/lib {folder}/bin/mpirun "
     words += "-np 2 --bind-to none -x OPAL_PREFIX -x LD_LIBRARY_PATH"
     found = command("mpirun", strategy="horovod", devices_per_node=2)
-    assert found == [*words.split(), *TRAINER]
+    assert found[:-TOLD] == words.split()
     # A run without Horovod has that of the path.
     found = command("mpirun", framework="pytorch", strategy="ddp", devices_per_node=2)
     assert "mpirun" in found and not [word for word in found if "OPAL_PREFIX" in word]
-
-
-def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():
-    arguments = command("mpirun", strategy="horovod", devices_per_node=2, nodes=3)
-    assert arguments[arguments.index("-np") :][:4] == ["-np", "6", "--map-by", "ppr:2:node"]
-    assert unsupported("mpirun", strategy="horovod", devices_per_node=2, nodes=3) is None
 
 
 def listing(*components):
@@ -130,6 +130,55 @@ def job(tmp_path, monkeypatch, program):
             monkeypatch.setenv(name, value)
 
     return make
+
+
+RANKS = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+# What tells ranks and starts the trainer: sh -c SCRIPT sh, and the trainer's words.
+TOLD = 4 + len(TRAINER)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "said", "words"),
+    [
+        ("mpirun", "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_SIZE=4",
+         "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -np 4 --map-by "
+         "ppr:2:node --bind-to none --mca a b"),
+        ("mpiexec", "PMI_RANK=3 MPI_LOCALRANKID=1 PMI_SIZE=4",
+         "env HYDRA_BINDING=none PALS_CPU_BIND=none mpiexec.hydra -n 4 -ppn 2 --a=b"),
+        ("mpiexec", "PALS_RANKID=3 PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2", None),
+        ("flux", "FLUX_TASK_RANK=3 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=4",
+         "flux run --nodes=2 --ntasks=4 --exclusive --setopt=cpu-affinity=off "
+         "--setopt=gpu-affinity=off --setopt=exit-on-error --a=b"),
+    ],
+)  # fmt: skip
+def test_ranks_of_other_variables_get_torchruns_and_start_the_trainer(
+    launcher, said, words, job, program
+):
+    job("slurm")
+    program("mpiexec.hydra")
+    program("flux", script='#!/bin/sh\n[ "$*" = "hostlist --nth=0 local" ] && echo n1\n')
+    program("trainer", script='#!/bin/sh\nenv; echo "said=$*"\n')
+    changes = {"framework": "pytorch", "strategy": "ddp", "nodes": 2, "devices_per_node": 2}
+    run = dataclasses.replace(RUN, launcher=launcher, launcher_options="a=b", **changes)
+    found = plugins.load("launchers", launcher).command(run, ["trainer", "it's", "$HOME"], None)
+    assert words is None or found[:-7] == words.split()
+    variables = dict(word.split("=") for word in said.split())
+    for given in ({}, {"MASTER_ADDR": "other", "MASTER_PORT": "7"}):
+        environ = {"PATH": os.environ["PATH"], **variables, **given}
+        lines = subprocess.run(found[-7:], env=environ, capture_output=True, text=True, check=True)
+        told = dict(line.split("=", 1) for line in lines.stdout.splitlines())
+        assert told["said"] == "it's $HOME"
+        assert {name: told[name] for name in RANKS} == RANKS
+        assert told["MASTER_ADDR"] == given.get("MASTER_ADDR", "n1")
+        assert told["MASTER_PORT"] == given.get("MASTER_PORT", str(launchers.meeting_port()))
+
+
+def test_runs_that_start_at_the_same_time_meet_at_different_ports(monkeypatch):
+    ports = set()
+    for number in range(1, 150):
+        monkeypatch.setattr(os, "getpid", lambda number=number: 30_000 + number)
+        ports.add(launchers.meeting_port())
+    assert len(ports) == 149 and min(ports) >= 20_000 and max(ports) < 32_768
 
 
 def across_nodes():
@@ -230,17 +279,66 @@ def test_making_a_command_changes_nothing(here):
         assert trainer == TRAINER, launcher
 
 
-def test_torchrun_starts_any_framework_of_another_program_on_several_nodes_by_srun(monkeypatch):
+@pytest.mark.parametrize(
+    ("launcher", "flags"),
+    [
+        ("torchrun", {"--nnodes=2", "--nproc-per-node=4", "--rdzv-backend=c10d"}),
+        ("accelerate", {"--num_machines=2", "--num_processes=8", "--rdzv_backend=c10d",
+                        "--main_process_ip=n1", "--multi_gpu", "--no_python"}),
+        ("deepspeed", {"--master_addr=n1", "--no_python", "--no_local_rank"}),
+    ],
+)  # fmt: skip
+def test_pytorchs_launchers_start_programs_of_others_on_several_nodes_by_srun(
+    monkeypatch, launcher, flags
+):
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
-    theirs = {"trainer": "theirs", "framework": "any", "strategy": "ddp", "launcher": "torchrun"}
+    theirs = {"trainer": "theirs", "framework": "any", "strategy": "ddp", "launcher": launcher}
     run = dataclasses.replace(RUN, **theirs, nodes=2, devices_per_node=4)
-    torchrun = plugins.load("launchers", "torchrun")
-    assert torchrun.unsupported(run) is None
-    words = torchrun.command(run, ["train"], None)
+    module = plugins.load("launchers", launcher)
+    assert module.unsupported(run) is None
+    words = module.command(run, ["train"], None)
     assert words[:4] == ["srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]
-    assert {"--nnodes=2", "--nproc-per-node=4", "--rdzv-backend=c10d"} <= set(words)
-    assert any(word.startswith("--rdzv-endpoint=n1:2") for word in words)
+    assert flags <= set(words)
+    port = launchers.meeting_port()
+    assert f"--rdzv-endpoint=n1:{port}" in words or f"port={port}" in " ".join(words)
     monkeypatch.delenv("SLURM_JOB_ID")
-    with pytest.raises(Error, match="in a job of Slurm, and this is none"):
-        torchrun.command(run, ["train"], None)
+    with pytest.raises(Error, match=f"launcher {launcher} .* job of Slurm, and this is none"):
+        module.command(run, ["train"], None)
+    assert "this run is of tensorflow" in unsupported(launcher, strategy="mirrored")
+
+
+def test_accelerate_starts_torchrun_unless_its_file_or_one_process_says_otherwise():
+    ddp = {"framework": "pytorch", "strategy": "ddp", "devices_per_node": 2}
+    module = ["envs/train/.venv/bin/python3", "-m", "accelerate.commands.launch"]
+    port = f"--main_process_port={launchers.meeting_port()}"
+    plain = ["--mixed_precision=no", "--dynamo_backend=no"]
+    found = command("accelerate", **ddp)
+    start = found.index(module[0])
+    assert found[start:] == [
+        *(*module, "--num_machines=1", "--num_processes=2", port, *plain, "--multi_gpu"),
+        *("--no_python", "sh", "-c", ONE_WORD),
+    ]
+    found = command("accelerate", **ddp, launcher_options="config_file=fsdp.yaml")
+    assert found[start + 5 : -3] == [port, "--config_file=fsdp.yaml", "--no_python"]
+    found = command("accelerate", **ddp | {"devices_per_node": 1})
+    assert "--multi_gpu" not in found
+    assert 'env RANK="0" LOCAL_RANK="0" WORLD_SIZE="1"' in found[-1]
+
+
+def test_deepspeed_starts_its_module_on_each_node_and_leaves_the_gpus_as_they_were(program):
+    start = 'echo "$*" >&2; while [ $1 != sh ]; do shift; done; CUDA_VISIBLE_DEVICES=0,1 "$@"'
+    program("python3", script=f"#!/bin/sh\n{start}\n")
+    program("trainer", script='#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES $*"\n')
+    theirs = {"trainer": "theirs", "framework": "any", "strategy": "ddp", "launcher": "deepspeed"}
+    run = dataclasses.replace(RUN, **theirs, devices_per_node=2, launcher_options="log_level=error")
+    found = plugins.load("launchers", "deepspeed").command(run, ["trainer", "it's"], None)
+    for visible, expected in (("4,5", "4,5 it's\n"), (None, "0,1 it's\n")):
+        environ = {"PATH": os.environ["PATH"]}
+        environ |= {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+        finished = subprocess.run(found, env=environ, capture_output=True, text=True, check=True)
+        assert finished.stdout == expected
+    words = shlex.split(finished.stderr)
+    assert words[:2] == ["-m", "deepspeed.launcher.launch"] and "--log_level=error" in words
+    world = base64.urlsafe_b64decode(words[2].removeprefix("--world_info="))
+    assert json.loads(world) == {"node0": [0, 1]}

@@ -13,7 +13,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import assignments, networks, plugins
 from dlbench.images import trainer_image
-from dlbench.starting import start_command
+from dlbench.starting import launchers, start_command
 from dlbench.study.runs import Run
 from dlbench.trainer import cluster
 
@@ -34,11 +34,12 @@ FORM = {
     "libc": "glibc 2.36", "mpirun": "/opt/dlbench/bin/mpirun", "mpi": "Open MPI 4.1.8",
     "packages": {"tensorflow": "2.18.1", "horovod": "0.28.1"},
 }  # fmt: skip
+HOROVOD = {"strategy": "horovod", "devices_per_node": 2}
 # The words around Open MPI's mpirun.
 AS_ROOT = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
 TWO_RANKS = ["-np", "2", "--bind-to", "none"]
+TOLD = launchers.told_ranks(dataclasses.replace(RUN, **HOROVOD), [], *launchers.mpirun.TOLD)
 HAND_ON = ["-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH"]
-HOROVOD = {"strategy": "horovod", "devices_per_node": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +167,7 @@ def test_mpirun_of_the_path_is_taken_where_it_fits():
     mpirun("mpirun (Open MPI) 4.1.8")
     mpirun("mpirun (Open MPI) 4.1.9", "envs/train/.venv/bin")
     started = start(run_of(launcher="mpirun", **HOROVOD))
-    assert list(started.command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *enters()]
+    assert list(started.command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *TOLD, *enters()]
     assert started.container["launcher_mpi"] == "Open MPI 4.1.8"
 
 
@@ -181,7 +182,7 @@ def test_else_that_of_our_own_environment_with_its_libraries(other):
     started = start(run_of(launcher="mpirun", **HOROVOD))
     libraries = [f"OPAL_PREFIX={ours}", f"LD_LIBRARY_PATH={ours}/lib"]
     mine = [*AS_ROOT, *libraries, f"{ours}/bin/mpirun", *TWO_RANKS, *HAND_ON]
-    assert list(started.command) == [*mine, *enters()]
+    assert list(started.command) == [*mine, *TOLD, *enters()]
 
 
 def test_where_no_mpi_fits_both_sides_are_named():
@@ -326,14 +327,14 @@ def test_inside_already_the_launcher_is_that_of_the_image(entered):
     assert list(started.command) == INSIDE
     assert started.container["start"] == "directive"
     run = run_of(options="", launcher="mpirun", **HOROVOD)
-    assert list(start(run).command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *INSIDE]
+    assert list(start(run).command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *TOLD, *INSIDE]
     own = Path("opt").absolute()
     program("opt/bin/mpirun")
     python = f"{own}/bin/python3"
     assert list(start(run, FORM | {"python": python}).command) == [
         *AS_ROOT,
         *(f"OPAL_PREFIX={own}", f"LD_LIBRARY_PATH={own}/lib"),
-        *(f"{own}/bin/mpirun", *TWO_RANKS, *HAND_ON),
+        *(f"{own}/bin/mpirun", *TWO_RANKS, *HAND_ON, *TOLD),
         *(python, *INSIDE[1:]),
     ]
 

@@ -85,7 +85,7 @@ def test_the_order_of_the_runs_follows_the_seed_and_the_config_stays_as_it_is():
     [
         ("multiworker", "mpirun", 2, ["kubernetes", "srun"]),
         ("parameter_server", "horovodrun", 1, ["kubernetes", "local", "srun"]),
-        ("horovod", "torchrun", 1, ["horovodrun", "mpirun", "srun"]),
+        ("horovod", "torchrun", 1, ["flux", "horovodrun", "mpiexec", "mpirun", "srun"]),
     ],
 )
 def test_a_launcher_whose_processes_would_not_meet_is_refused_with_those_that_work(

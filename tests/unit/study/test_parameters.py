@@ -347,6 +347,9 @@ DDP = HOROVOD | {"framework": "pytorch", "strategy": "ddp"}
         (HOROVOD, "srun", {"mpi": "pmix"}, ["--mpi=pmix"]),
         (HOROVOD, "horovodrun", {"cycle-time-ms": 2}, ["--cycle-time-ms", "2"]),
         (DDP, "torchrun", {"max-restarts": 0}, ["--max-restarts=0"]),
+        (DDP, "accelerate", {"rdzv_conf": "timeout=9"}, ["--rdzv_conf=timeout=9"]),
+        (DDP, "mpiexec", {"iface": "ib0"}, ["--iface=ib0"]),
+        (DDP, "flux", {"queue": "pdebug"}, ["--queue=pdebug"]),
     ],
 )
 def test_options_are_handed_to_the_launcher_before_the_trainer(block, launcher, given, words):
@@ -367,6 +370,7 @@ def test_options_are_handed_to_the_launcher_before_the_trainer(block, launcher, 
     [
         ("srun", {"ntasks": 4}, "ntasks of launcher srun is set by dlbench; leave it out"),
         ("srun", {"kill_on_bad_exit": 0}, "is set by dlbench"),
+        ("flux", {"ntasks": 4}, "ntasks of launcher flux is set by dlbench"),
         ("mpirun", {"api_key": "x"}, "api_key is the name of a secret"),
         ("mpirun", {"-x": "y"}, "expected a long name of letters, digits, _ and -"),
         ("mpirun", {"btl": True}, "expected a text or a number, found true"),
@@ -380,4 +384,4 @@ def test_an_option_of_a_launcher_that_cannot_be_is_refused(launcher, given, mess
 
 def test_a_launcher_without_options_names_those_that_have_some():
     message = refused(SHORT | {"launcher_options": {"mpi": "pmix"}})
-    assert "launcher none takes no options; these do: horovodrun, mpirun, srun, torchrun" in message
+    assert "launcher none takes no options; these do: accelerate, deepspeed, flux, horo" in message

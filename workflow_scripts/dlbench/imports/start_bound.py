@@ -5,24 +5,22 @@
 - All processes of a node see the GPUs of the run on it, in one order, since programs take the one
   with the number of their local rank; or each sees its own alone, if the config says so.
 - OMP_NUM_THREADS is the size of the share, unless it is set.
-- Under srun and mpirun it gets the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK,
+- Under srun, too, it gets the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK,
   LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), which many programs read.
 - It gets the variables of programs/logger/dlbench_log.py.
 - What it was bound to goes into a hidden file, which train_external.py puts into the run's log.
 
 It runs outside of containers, whose processes inherit cores and variables; but those of Docker, a
-daemon's children, no cores, and those of podman and Docker none of torchrun's variables.
+daemon's children, no cores.
 """
 
 import argparse
 import json
 import os
-import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from dlbench import Error
-from dlbench.common import networks
 from dlbench.machine import binding, gpus, hardware
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
@@ -30,7 +28,6 @@ from dlbench.trainer import cluster, engine
 
 NODE, OWN = "node", "own"  # which GPUs a process sees
 COPY = "DLBENCH_COPY"  # of start_processes.py
-RENDEZVOUS = ("slurm", "mpi")  # protocols in which processes are told where rank 0 is
 
 
 class Place(NamedTuple):
@@ -52,7 +49,7 @@ def start(run: Run, options: argparse.Namespace, command: list[str]) -> NoReturn
     if place:
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, which samples them
         described = _bind(run, place, options)
-        os.environ.update(_rendezvous(run, place, options.first_node, os.environ))
+        os.environ.update(_rendezvous(run, place, os.environ))
         path = options.output / other_trainers.BOUND.format(place.rank)
         path.write_text(json.dumps(described), encoding="utf-8")
     try:
@@ -129,26 +126,13 @@ def _show_gpus(run, place, each, first, which):
     os.environ[gpus.CUDA] = ",".join(seen[:count])
 
 
-def _rendezvous(
-    run: Run, place: Place, first_node: str | None, environ: Mapping[str, str]
-) -> dict[str, str]:
-    """The variables by which processes of PyTorch find one another; {} if they are set.
-
-    `first_node`: address of the first node, if there are several.
-    """
-    if cluster.protocol(run.launcher) not in RENDEZVOUS or "MASTER_PORT" in environ:
+def _rendezvous(run: Run, place: Place, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which processes of PyTorch find one another; {} if others set them."""
+    if cluster.protocol(run.launcher) != "slurm" or "MASTER_PORT" in environ:
         return {}
     jobs = engine.strategy_of(run).jobs(run)
-    if run.launcher == "srun":
-        known = cluster.from_slurm(jobs, run.nodes, environ)
-        host, _, port = known.addresses["worker"][0].rpartition(":")
-    else:
-        # Two jobs of Open MPI on one node have different namespaces, and so different ports.
-        job = zlib.crc32(environ.get("PMIX_NAMESPACE", "").encode())
-        host = networks.LOOPBACK if run.nodes == 1 else first_node or ""
-        port = str(cluster.PORTS[job % len(cluster.PORTS)])
-    if not host:
-        return {}
+    known = cluster.from_slurm(jobs, run.nodes, environ)
+    host, _, port = known.addresses["worker"][0].rpartition(":")
     return {
         "RANK": str(place.rank),
         "LOCAL_RANK": str(place.local_rank),

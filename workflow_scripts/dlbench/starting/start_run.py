@@ -16,7 +16,6 @@ from dlbench.machine import hardware, limits, redaction
 from dlbench.records import judgement, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
-    launchers,
     neighbours,
     power,
     processes,
@@ -172,8 +171,6 @@ def _bound(run: Run, options: argparse.Namespace, program: list[str]) -> list[st
     command += [f"--device={options.device}"]
     command += [f"--{name}={settings[key]}" for name, key in BINDING.items() if settings.get(key)]
     command += ["--share-gpus"] * bool(settings.get("share_gpus"))
-    if run.nodes > 1 and (first := launchers.first_node()):
-        command.append(f"--first-node={first}")
     return [*command, "--", *program]
 
 

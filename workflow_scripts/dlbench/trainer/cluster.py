@@ -39,7 +39,7 @@ NODE_ADDRESSES = "DLBENCH_NODE_ADDRESSES"
 # Variables with the rank of a process, and with its number on its node, by protocol.
 RANKS = {
     "slurm": ("SLURM_PROCID", "SLURM_LOCALID"),
-    "mpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "mpi": ("RANK", "LOCAL_RANK"),
     "horovod": ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK"),
     "torchrun": ("RANK", "LOCAL_RANK"),
 }

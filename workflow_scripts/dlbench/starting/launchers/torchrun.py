@@ -2,17 +2,13 @@
 
 A program of others may run on several nodes of a Slurm job: srun starts one torchrun on each, and
 they meet at a port of the first. dlbench's own trainer has srun start its processes itself.
-
-The one of an environment is started as a module by its Python: the script bin/torchrun has the path
-of the Python with which it was installed.
 """
 
-import shlex
 from pathlib import Path
 
 from dlbench import Error, schedulers
 from dlbench.starting import launchers
-from dlbench.trainer import cluster, engine
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 PROTOCOL = "torchrun"
@@ -25,57 +21,46 @@ OPTIONS_SET = (
     "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-id",
 )  # fmt: skip
 # Variables instead of flags: a torchrun that is too old for a flag ignores its variable.
-VARIABLES = {
-    # It forwards these signals, so that a run can write a checkpoint, and waits until it has.
-    "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",
-    "PET_SHUTDOWN_TIMEOUT": "600",
-}
+# It forwards these signals, so that a run can write a checkpoint, and waits until it has.
+FORWARDED = "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+SIGNALS = ("env", FORWARDED, "PET_SHUTDOWN_TIMEOUT=600")
 
 
 def unsupported(run: Spec) -> str | None:
     if getattr(run, "is_external", False):
         return None
     if run.framework != FRAMEWORK:
-        return f"launcher torchrun is {FRAMEWORK}'s; this run is of {run.framework}"
+        return f"launcher {run.launcher} is {FRAMEWORK}'s; this run is of {run.framework}"
     return launchers.unsupported_across_nodes(run)
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
-    strategy = engine.strategy_of(run)
-    python = environment and str(environment / "bin" / "python3")
+    port, meet = launchers.meeting_port(), ["--standalone", "--local-addr=127.0.0.1"]
+    if run.nodes > 1:
+        meet = [f"--nnodes={run.nodes}", "--rdzv-backend=c10d", f"--rdzv-id={port}"]
+        meet += [f"--rdzv-endpoint={launchers.meeting_node(run)}:{port}"]
     return [
-        *(_on_each_node(run) if run.nodes > 1 else []),
-        "env",
-        *(f"{name}={value}" for name, value in VARIABLES.items()),
-        *([python, "-m", MODULE] if python else ["torchrun"]),
-        *(_rendezvous(run) if run.nodes > 1 else ["--standalone", "--local-addr=127.0.0.1"]),
-        f"--nproc-per-node={strategy.processes_per_node(run)}",
+        *(*on_each_node(run), *SIGNALS),
+        *(launchers.module(environment, MODULE) if environment else ["torchrun"]),
+        *meet,
+        f"--nproc-per-node={engine.strategy_of(run).processes_per_node(run)}",
         *(f"--{name}={value}" for name, value in launchers.options(run).items()),
-        "--no-python",
-        # As one argument: torchrun would take the trainer's --log for one of its own flags.
-        "sh",
-        "-c",
-        f"exec {shlex.join(trainer)}",
+        *("--no-python", *launchers.one_word(trainer)),
     ]
 
 
-def _on_each_node(run):
-    tasks = [f"--nodes={run.nodes}", f"--ntasks={run.nodes}", "--ntasks-per-node=1"]
-    return ["srun", *tasks, "--cpu-bind=none", "--kill-on-bad-exit=1", "--overlap"]
+def on_each_node(run: Spec) -> list[str]:
+    """The beginning of a command that starts one launcher on each node of a run.
 
-
-def _rendezvous(run):
-    """The flags by which the torchrun of each node finds the others."""
+    Raises Error: the run has several nodes, and this is no job of Slurm.
+    """
+    if run.nodes == 1:
+        return []
     job = schedulers.job()
     if not job or job[0] != "slurm":
         raise Error(
-            f"launcher torchrun starts the processes of {run.nodes} nodes by srun, in a job of "
-            "Slurm, and this is none: choose launcher mpirun, or one node"
+            f"launcher {run.launcher} starts the processes of {run.nodes} nodes by srun, in a job "
+            "of Slurm, and this is none: choose launcher mpirun, or one node"
         )
-    base = cluster.PORTS[int(job[1]) * 7 * cluster.PORTS_PER_JOB % len(cluster.PORTS)]
-    return [
-        f"--nnodes={run.nodes}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={launchers.first_node()}:{base + cluster.PORTS_PER_JOB - 1}",
-        f"--rdzv-id={job[1]}",
-    ]
+    tasks = [f"--nodes={run.nodes}", f"--ntasks={run.nodes}", "--ntasks-per-node=1"]
+    return ["srun", *tasks, "--cpu-bind=none", "--kill-on-bad-exit=1", "--overlap"]

@@ -2,9 +2,8 @@
 
 They communicate over gloo on CPUs, over NCCL on GPUs. A process learns its rank and the address of
 the rendezvous
-    from torchrun         by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-    from mpirun           by Open MPI's variables, on one node, or with MASTER_ADDR on several
-    from other launchers  as under other frameworks: see dlbench/trainer/cluster.py
+    from torchrun, mpirun and the like  by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+    from other launchers                as under other frameworks: see dlbench/trainer/cluster.py
 The rendezvous fails after cluster.RENDEZVOUS_TIMEOUT_S; a collective waits for the other processes
 as long as a run may take. On GPUs the process group is bound to the device of its process, and
 connects at once.
@@ -13,7 +12,6 @@ connects at once.
 import datetime
 import gc
 import os
-import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,11 +22,6 @@ from dlbench.common import networks, terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
-
-LOOPBACK = "127.0.0.1"
-SIZES = {"torchrun": "WORLD_SIZE", "mpi": "OMPI_COMM_WORLD_SIZE"}
-# Options by which such a launcher is told how many processes there are, and how many on each node.
-OPTIONS = {"torchrun": "--nnodes and --nproc-per-node", "mpi": "-n and --map-by"}
 
 
 class Rendezvous(NamedTuple):
@@ -46,16 +39,6 @@ class DistributedBase(Base):
     launcher = "torchrun"
     protocols = ("torchrun", "mpi", "tf_config", "slurm")
     supports_cuda_graphs = False
-
-    @classmethod
-    def unsupported(cls, run: Spec) -> str | None:
-        told = "MASTER_ADDR" in os.environ or getattr(run, "is_external", False)
-        if cluster.protocol(run.launcher) == "mpi" and run.nodes > 1 and not told:
-            return (
-                f"strategy {run.strategy} on {run.nodes} nodes needs launcher srun: Open MPI does "
-                "not tell the processes where rank 0 is, unless MASTER_ADDR does"
-            )
-        return super().unsupported(run)
 
     @staticmethod
     def processes_per_node(run: Spec) -> int:
@@ -139,26 +122,20 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
     Raises Error: the variables of the run's launcher are missing, or contradict the run.
     """
     protocol = cluster.protocol(spec.launcher)
-    if protocol == "torchrun":
-        rank, local_rank = _numbers(protocol, spec, jobs["worker"], environ)
-        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name)]
-        if missing:
-            raise Error(
-                f"{' and '.join(missing)} not set: was the trainer started by {spec.launcher}?"
-            )
-        return Rendezvous(rank, local_rank, f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}")
-    if "TORCHELASTIC_RUN_ID" in environ:
+    if "TORCHELASTIC_RUN_ID" in environ and protocol != "torchrun":
         raise Error(
             f"torchrun started this process, and the run's launcher is {spec.launcher}: say "
             "--launcher torchrun"
         )
-    if protocol == "mpi":
+    if protocol in ("torchrun", "mpi"):
         rank, local_rank = _numbers(protocol, spec, jobs["worker"], environ)
-        host = environ.get("MASTER_ADDR", LOOPBACK)
-        # Two jobs of Open MPI on one node have different namespaces, and so different ports.
-        job = zlib.crc32(environ.get("PMIX_NAMESPACE", "").encode())
-        port = environ.get("MASTER_PORT", cluster.PORTS[job % len(cluster.PORTS)])
-        return Rendezvous(rank, local_rank, f"{host}:{port}")
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name)]
+        if missing:
+            raise Error(
+                f"{' and '.join(missing)} not set: was the trainer started by {spec.launcher}, and "
+                "on several nodes in a scheduler's job?"
+            )
+        return Rendezvous(rank, local_rank, f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}")
     names = "torchrun, local or srun"
     known = cluster.find(spec, jobs, environ, launchers=names, first_suffices=True)
     if protocol == "slurm":
@@ -179,7 +156,7 @@ def _choose_interface(known):
 def _numbers(protocol, spec, size, environ):
     """(rank, local rank) of this process, checked against the run's number of processes."""
     each = spec.devices_per_node
-    names = (*cluster.RANKS[protocol], SIZES[protocol])
+    names = (*cluster.RANKS[protocol], "WORLD_SIZE")
     texts = {name: environ.get(name, "unset") for name in names}
     variables = ", ".join(f"{name}={text}" for name, text in texts.items())
     try:
@@ -191,6 +168,6 @@ def _numbers(protocol, spec, size, environ):
     if started != size or not (0 <= rank < size and 0 <= local_rank < each):
         raise Error(
             f"expected {size} processes, {each} on each of {spec.nodes} node(s), found "
-            f"{variables}: check the options {OPTIONS[protocol]} of {spec.launcher}"
+            f"{variables}: check the options of {spec.launcher}"
         )
     return rank, local_rank
