@@ -27,7 +27,8 @@ def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False, *, constants: Any
 ) -> list[list[str]]:
     name, saved = prepared(image, folder, options, constants), f"{folder}/saved.tar"
-    source, commands = f"oci:{image.path}", []
+    source = f"oci:{image.path}"
+    commands: list[list[str]] = []
     if image.kind != "oci":
         archive, commands = pack_commands(image, folder)
         source = f"tarball:{archive}"

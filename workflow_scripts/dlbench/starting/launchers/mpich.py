@@ -56,10 +56,11 @@ def command(
     each = engine.strategy_of(run).processes_per_node(run)
     program = tools.first_installed(constants["PROGRAMS"]) or constants["PROGRAMS"][-1]
     size = {"nodes": run.nodes, "processes": run.nodes * each, "each": each}
-    told = [word.replace("NODES", str(run.nodes)) for word in constants["TOLD"]]
+    rank, local_rank, count = constants["TOLD"]
+    count = count.replace("NODES", str(run.nodes))
     first = constants.get("FIRST_NODE") if run.nodes > 1 else None
     return [
         *constants["START"].format(program=program, **size).split(),
         *(f"--{name}={value}" for name, value in launchers.options(run).items()),
-        *launchers.told_ranks(run, trainer, *told, first),
+        *launchers.told_ranks(run, trainer, rank, local_rank, count, first),
     ]
