@@ -427,7 +427,9 @@ def test_pyxis_is_options_of_the_one_srun_that_starts_the_run(
     assert said[said.index("A=b c") :] == ["A=b c", "python", *trainer[1:], "--image-id", "id"]
 
 
-@pytest.mark.parametrize("changes", [{"launcher": "mpirun"}, {"trainer": "theirs"}])
+@pytest.mark.parametrize(
+    "changes", [{"launcher": "mpirun"}, {"trainer": "theirs"}, {"copies_per_node": 2}]
+)
 def test_pyxis_under_another_launcher_or_with_another_trainer_is_refused(changes):
     why = trainer_image.unsupported(Run(**WORK, runtime="pyxis", **changes), {})
     assert "runtime pyxis needs launcher none or srun, and dlbench's own trainer" in why

@@ -283,11 +283,12 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
     module = plugins.load("runtimes", run.runtime)
     if run.nodes > 1 and options_of(run).get("start") == "directive":
         return f"start: directive enters an image on one node only; the run has {run.nodes} nodes"
-    fitting = getattr(module, "LAUNCHERS", (run.launcher,))
-    if run.launcher not in fitting or (run.is_external and len(fitting) > 1):
+    fitting = getattr(module, "LAUNCHERS", ())
+    bound_outside = run.is_external or run.copies_per_node > 1
+    if fitting and (run.launcher not in fitting or bound_outside):
         return (
             f"runtime {run.runtime} needs launcher {' or '.join(fitting)}, and dlbench's own "
-            f"trainer; found launcher {run.launcher}: choose runtime enroot"
+            f"trainer in one copy; found launcher {run.launcher}: choose runtime enroot"
         )
     missing = tools.missing_program(module.PROGRAMS)
     if missing:
