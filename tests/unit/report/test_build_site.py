@@ -1,17 +1,22 @@
 """build_site: the website as a folder of files."""
 
 import json
+import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from dlbench import Error
+from dlbench.history import dataset
 from dlbench.report import build_site
 from support.history import made_histories as made
 
@@ -164,3 +169,159 @@ def test_texts_of_others_are_shown_and_never_become_markup(tmp_path, evil):
         assert not [link for link in page.links if urlsplit(link).scheme], name
     shown = "".join(pages(output)["index.html"].texts)
     assert evil in shown
+
+
+HOSTILE = ("../../etc/passwd", "a/b\\c", "CON", "\x00\n", "..", "", "ü" * 300, "<script>", "a.html")
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return tmp_path / "empty"
+
+
+def drawn(level, seed):
+    return (level * np.exp(np.random.default_rng(seed).normal(0, 0.003, 3))).tolist()
+
+
+def test_the_level_is_that_of_the_sessions_since_the_last_change(empty):
+    for week in range(20):
+        level, driver = ((1100, "540"), (1000, "550"), (900, "560"))[(week >= 7) + (week >= 14)]
+        made.add(
+            empty, week, {A: drawn(level, week), B: drawn(level, week + 99)}, driver=driver
+        )
+    site = build_site.read(empty, {})
+    (machine,) = site.machines
+    assert len(machine.findings) == 2 and len(machine.series) == 2
+    for series in machine.series:
+        assert [point.session.name for point in series.level_points] == [
+            f"s{week}-EPYC" for week in range(14, 20)
+        ]
+        assert series.level.low < 900 < series.level.high
+        assert len(series.findings) == 2 and len(series.points) == 20
+    assert machine.facts == {"GPU driver": "560"}
+
+
+def test_a_condition_that_lacks_the_session_of_a_shared_change_has_the_change_too(empty):
+    sizes = [made.fields(batch_per_device=n) for n in (8, 16, 32, 64, 128)]
+    for week in range(14):
+        level, driver = (1000, "550") if week < 8 else (900, "560")
+        present = sizes if week != 8 else sizes[1:]
+        rates = {fields: drawn(level, 9 * week + at) for at, fields in enumerate(present)}
+        made.add(empty, week, rates, driver=driver)
+    (machine,) = build_site.read(empty, {}).machines
+    assert [row["session"] for row in machine.findings] == ["s8-EPYC"]
+    assert machine.findings[0]["conditions"] == 5
+    assert [len(series.level_points) for series in machine.series] == [5, 6, 6, 6, 6]
+
+
+def test_the_level_of_one_session_has_the_interval_of_its_runs(empty):
+    made.add(empty, 0, {A: [100, 110, 121]})
+    (series,) = build_site.read(empty, {}).machines[0].series
+    assert series.level.value == pytest.approx(110) and series.level.runs == 3
+    assert series.level.low < 110 < series.level.high
+    ends = build_site.number(series.level.low), build_site.number(series.level.high)
+    assert build_site.value_text(series.level, "items/s") == f"110 items/s ({ends[0]} to {ends[1]})"
+    assert build_site.value_text(None) == build_site.NONE
+    made.add(empty / "other", 0, {A: [100.0], B: []})  # of B no run completed
+    first, second = build_site.read(empty / "other", {}).machines[0].series
+    assert math.isnan(first.level.low) and first.measured
+    assert second.level_points == [] and second.points[0].failed == 3
+
+
+def test_conditions_are_told_apart_by_their_data_and_sorted_by_numbers_in_their_names(empty):
+    sizes = {made.fields(batch_per_device=n): [1.0] for n in (128, 16, 8)}
+    made.add(empty, 0, sizes, meaning='{"data":"aa"}')
+    made.add(empty, 1, {A: [200.0]}, meaning='{"data":"bb"}')
+    conditions = build_site.read(empty, {}).conditions
+    found = [(one.fields["batch_per_device"], one.meaning["data"]) for one in conditions]
+    assert found == [(8, "aa"), (8, "bb"), (16, "aa"), (128, "aa")]
+    assert conditions[0].address != conditions[1].address
+
+
+def test_equal_machines_of_two_sites_are_two_and_those_the_config_joins_are_one(empty):
+    keys = set()
+    for site in ("north", "south"):
+        for week, machine in enumerate(("EPYC", "Xeon")):
+            made.add(empty, week, {A: [1.0]}, machine=machine, site=site)
+    keys = {one.id for one in build_site.read(empty, {}).machines}
+    site = build_site.read(empty, {"ours": sorted(keys)})
+    assert [one.label for one in site.machines] == ["ours at north", "ours at south"]
+    assert [len(one.sessions) for one in site.machines] == [2, 2]
+
+
+def test_sessions_that_do_not_count_are_left_out_and_listed(empty):
+    made.add(empty, 0, {A: [1.0]})
+    name = made.add(empty, 1, {A: [2.0]}, study=None)
+    (empty / name).with_suffix(".withdrawn").write_text("wrong BIOS")
+    site = build_site.read(empty, {})
+    assert [one.name for one in site.sessions] == ["s0-EPYC"]
+    assert [(row["standing"], row["reason"]) for row in site.left_out] == [
+        (dataset.WITHDRAWN, "wrong BIOS")
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_name_of_any_text_is_one_plain_file_name(text):
+    name = build_site.file_name("machine", text, text)
+    assert re.fullmatch(r"machine(-[a-z0-9]+)+\.html", name) and len(name) < 80
+
+
+def test_texts_that_look_alike_have_different_names():
+    texts = ("A 1", "a 1", "a-1", "a/1", "a  1")
+    names = {build_site.file_name("study", text, text) for text in texts}
+    assert len(names) == len(texts)
+
+
+def test_a_name_does_not_depend_on_how_its_key_is_cut():
+    assert build_site.anchor("a b", "c") != build_site.anchor("a", "b c")
+
+
+MOVE = re.compile(r"M([\d.]+) ([\d.]+)")
+
+
+def chart_of(history, label="label"):
+    series = build_site.read(history, {}).machines[0].series[0]
+    chart = build_site.chart(series, label, "page.html", build_site.dates_of(series.points))
+    return ElementTree.fromstring(str(chart))
+
+
+def of_class(root, name):
+    return [element for element in root.iter() if element.get("class") == name]
+
+
+def test_later_points_are_to_the_right_and_greater_ones_above(tmp_path):
+    for week, rate in enumerate((100.0, 110.0, 90.0, 95.0)):
+        made.add(tmp_path, week, {A: [rate, rate * 1.01]})
+    (points,) = of_class(chart_of(tmp_path), "points")
+    places = [(float(x), float(y)) for x, y in MOVE.findall(points.get("d"))]
+    assert [x for x, _ in places] == sorted(x for x, _ in places)
+    assert sorted(range(4), key=lambda at: places[at][1]) == [1, 0, 3, 2]
+    assert all(
+        build_site.LEFT <= x <= build_site.WIDTH and 0 <= y <= build_site.HEIGHT for x, y in places
+    )
+
+
+def test_a_change_is_marked_where_it_is_and_cuts_the_level(tmp_path):
+    for week in range(14):
+        level, driver = (1000.0, "550") if week < 7 else (900.0, "560")
+        rates = {A: [level, level + 1 + week % 3], B: [level + week % 2, level + 2]}
+        made.add(tmp_path, week, rates, driver=driver)
+    root = chart_of(tmp_path)
+    (mark,) = of_class(root, "mark bad")
+    assert mark.find("title").text.startswith("loss of -10.")
+    (levels,), (points,) = of_class(root, "levels"), of_class(root, "points")
+    assert len(MOVE.findall(levels.get("d"))) == 2
+    at = MOVE.match(mark.get("d"))[1]
+    assert at == MOVE.findall(points.get("d"))[7][0]
+
+
+def test_extreme_numbers_are_drawn_a_series_without_any_says_so_and_a_label_is_a_text(tmp_path):
+    for number, rates in enumerate(([100.0], [1e-9, 2e-9], [1e15])):
+        made.add(tmp_path / str(number), 0, {A: rates})
+        root = chart_of(tmp_path / str(number))
+        (points,) = of_class(root, "points")
+        assert MOVE.findall(points.get("d")) and "nan" not in ElementTree.tostring(root).decode()
+    made.add(tmp_path, 0, {A: []})
+    root = chart_of(tmp_path, "<b>&</b>")
+    assert root.find("svg") is None and root.find("figcaption/span").text == "nothing measured"
+    assert root.find("figcaption/a").text == "<b>&</b>"
