@@ -1,7 +1,6 @@
 """Which campaigns are of one machine."""
 
 import copy
-from datetime import datetime, timezone
 
 import pytest
 
@@ -19,14 +18,6 @@ def record(**given):
 
 def key(*records):
     return history_rows.machine_key(history_rows.machine_facts(records))
-
-
-def machine(first, last, hosts=("n1",), **given):
-    facts = history_rows.machine_facts([record(**given)])
-    dates = (datetime(2026, month, 1, tzinfo=timezone.utc) for month in (first, last))
-    return history_rows.Machine(
-        "here", history_rows.machine_key(facts), facts, *dates, frozenset(hosts)
-    )
 
 
 def test_what_moves_between_boots_does_not_change_the_key():
@@ -61,26 +52,6 @@ def test_records_of_early_versions_have_a_machine():
     early = copy.deepcopy(record())
     del early["provenance"]["hardware"]
     assert history_rows.machine_name(history_rows.machine_facts([early])) == "AMD EPYC"
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "reason"),
-    [
-        (machine(1, 2, gpus=8), machine(3, 4, gpus=4), "Both have the host n1"),
-        (machine(1, 2, gpus=8), machine(3, 4, ["n2"], gpus=4), "They differ in gpus_per_node"),
-        (machine(1, 3), machine(2, 4, ["n2"], gpus=4), "used no GPU"),
-    ],
-)
-def test_keys_that_are_probably_one_machine_are_a_question(a, b, reason):
-    (question,) = history_rows.questions([a, b], {})
-    assert reason in question and f"machines: {{NAME: [{a.key}, {b.key}]}}" in question
-    assert history_rows.questions([a, b], {a.key: "big", b.key: "big"}) == []
-    assert history_rows.questions([a, b], {a.key: "big", b.key: "small"}) == []
-
-
-def test_machines_that_were_measured_side_by_side_are_no_question():
-    a, b = machine(1, 4, gpus=8), machine(2, 3, ["n2"], gpus=4)
-    assert history_rows.questions([a, b], {}) == []
 
 
 def test_a_key_of_two_machines_is_refused():

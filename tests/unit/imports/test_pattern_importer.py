@@ -124,19 +124,6 @@ def test_a_finished_log_whose_rate_is_missing_is_of_a_failed_run(log):
     assert (cut.columns["final_loss"], cut.lines) == (7.997, (11, 13))
 
 
-def bar(step, time, loss, more=""):
-    """A writing of Keras' progress bar."""
-    coloured = f"\x1b[1m{step}/100\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━\x1b[0m \x1b[1m5s\x1b[0m"
-    return f"\r{coloured} {time}/step - accuracy: 0.5 - loss: {loss}{more}"
-
-
-def keras(epoch):
-    """An epoch, whose bar is written once more with the evaluation's time in it."""
-    held_out = f" - val_accuracy: 0.{epoch} - val_loss: 1.5"
-    writings = (1, "2s", 2.5), (50, "48ms", 2.25), (100, "47ms", 2.0), (100, "61ms", 2.0, held_out)
-    return f"Epoch {epoch}/2\n{''.join(bar(*writing) for writing in writings)}\n"
-
-
 # Of each program: patterns, lines as it prints them, its steps, their windows and seconds.
 PROGRAMS = {
     "timm": (
@@ -190,24 +177,6 @@ PROGRAMS = {
         "1,70.5,1.6,0.36\n2,133.0,1.5,0.41\n3,195.5,1.4,0.44\n",
         [625, 1250, 1875], [625, 625, 625], [0.1128, 0.1, 0.1],
     ),
-    "Keras": (  # the mean does not have the first step of an epoch
-        {"step": r"^ *(?P<step>\d+)/(?P<epoch_steps>\d+) .* (?P<step_time_with_unit>\d+[mu]?s)/step"
-                 r".*\bloss: (?P<loss>\S+)",
-         "progress_bars": True, "untimed": 1, "means": "running mean",
-         "evaluation": r"val_accuracy: (?P<top1>\S+) - val_loss: (?P<loss>\S+)"},
-        keras(1) + keras(2),
-        [1, 50, 100, 101, 150, 200], [0, 0, 99, 0, 0, 99], [None, None, 0.047, None, None, 0.047],
-    ),
-    "tqdm": (  # seconds without decimals
-        {"step": r"\| (?P<step>\d+)/\S+ \[(?P<elapsed_with_unit>[\d:]+)<.*loss=(?P<loss>[\d.]+)",
-         "progress_bars": True},
-        "".join(
-            f"\r {step / 10:.0f}%|###  | {step}/1k [{time}<?, 1.98it/s, loss={loss}]"
-            for step, time, loss in ((0, "00:00", 9), (10, "00:09", 4), (30, "00:29", 3),
-                                     (610, "10:09", 2), (1000, "16:39", 1))
-        ) + "\n",
-        [10, 30, 610, 1000], [10, 0, 600, 390], [0.9, None, 1.0, 1.0],
-    ),
 }  # fmt: skip
 
 
@@ -218,7 +187,7 @@ def test_logs_of_programs_without_an_importer_are_read_by_patterns_alone(log, na
     assert list(run.steps.step) == steps and list(run.steps.window_steps) == windows
     found = [time if time == time else None for time in run.steps.step_time_s]
     assert found == [time and pytest.approx(time, rel=1e-9) for time in times]
-    expected = {"timm": [(1, 0.025)], "Keras": [(None, 0.1), (None, 0.2)]}
+    expected = {"timm": [(1, 0.025)]}
     assert [(e.get("epoch"), e["top1"]) for e in run.evals] == expected.get(name, [])
     assert run.columns.get("global_batch") == {"nanotron": 1020}.get(name)
     assert not any("left out: a step" in note for note in run.notes)

@@ -186,9 +186,7 @@ def drawn(level, seed):
 def test_the_level_is_that_of_the_sessions_since_the_last_change(empty):
     for week in range(20):
         level, driver = ((1100, "540"), (1000, "550"), (900, "560"))[(week >= 7) + (week >= 14)]
-        made.add(
-            empty, week, {A: drawn(level, week), B: drawn(level, week + 99)}, driver=driver
-        )
+        made.add(empty, week, {A: drawn(level, week), B: drawn(level, week + 99)}, driver=driver)
     site = build_site.read(empty, {})
     (machine,) = site.machines
     assert len(machine.findings) == 2 and len(machine.series) == 2

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dlbench.common import phrases, terminal
-from dlbench.history import causes, change_points, dataset, history_rows, sources
+from dlbench.history import causes, change_points, dataset, sources
 from dlbench.history.change_points import MIN_SESSIONS, Change, Found
 from dlbench.history.history_rows import HistoryRows, day, to_time
 from dlbench.tables import parquet_files, table_columns
@@ -34,7 +34,7 @@ class History:
     Attributes:
         findings: rows of the table of findings; `changes`: of changes.
         news: texts on what changed in the newest sessions and has no finding so far.
-        remarks: texts on what is left out, and questions.
+        remarks: texts on what is left out.
         rows: the rows of `series`, in their order.
     """
 
@@ -43,7 +43,6 @@ class History:
     changes: list[Row] = field(default_factory=list)
     news: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    questions: list[str] = field(default_factory=list)
     series: pa.Table | None = None
     rows: HistoryRows | None = None
 
@@ -53,7 +52,7 @@ class History:
         found = phrases.counted(len(self.findings), "finding")
         head = f"{phrases.counted(current, 'session')} of the history count; {found}"
         numbered = [f"{row['finding']}. {row['text']}" for row in self.findings]
-        lines = (head, *numbered, *self.news, *self.remarks, *self.questions)
+        lines = (head, *numbered, *self.news, *self.remarks)
         return list(map(terminal.plain, lines))
 
 
@@ -77,7 +76,6 @@ def analyse(
     history.series = _series_table(table, columns)
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks
-    history.questions = history_rows.questions(list(columns.machines()), names)
     add_findings(history, columns, columns.places())
     return history
 

@@ -11,16 +11,12 @@
   events (causes.py).
 - Nodes of one kind at one site are one machine, as a job may get any of them. A session on unlike
   nodes is of a machine of its own.
-- The config may say by hand which keys are one machine: `machines: {NAME: [KEY, KEY]}`. Two keys
-  that are probably one machine, and of which it says nothing, are a question.
+- The config may say by hand which keys are one machine: `machines: {NAME: [KEY, KEY]}`.
 """
 
-import itertools
-import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -40,24 +36,6 @@ KEY_DIGITS = 12
 LABELS = ("condition_id", "condition", "metric", "unit", "better")
 # Marks, and clocks, which some kernels and virtual machines add to the name of a model.
 _SPARE = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|@\s*[\d.]+\s*[GM]Hz", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What is known of the machine of a key at a site.
-
-    Attributes:
-        facts: as `machine_facts` returns them.
-        first, last: start of its first and last session.
-        hosts: names of its nodes.
-    """
-
-    site: str
-    key: str
-    facts: Mapping[str, Any]
-    first: datetime
-    last: datetime
-    hosts: frozenset[str]
 
 
 def machine_facts(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -95,46 +73,6 @@ def machine_name(facts: Mapping[str, Any]) -> str:
     if not facts["gpus"]:
         return text
     return f"{text}; {facts['gpus_per_node']} x {' and '.join(facts['gpus'])}"
-
-
-def questions(machines: Sequence[Machine], names: Mapping[str, str]) -> list[str]:
-    """One text for each pair of keys that are probably one machine.
-
-    `names`: {key: name}, as the config says; a pair of which it names both is settled.
-    """
-    texts = []
-    for a, b in itertools.combinations(sorted(machines, key=lambda m: (m.first, m.key)), 2):
-        if a.site != b.site or (a.key in names and b.key in names):
-            continue
-        if reason := _reason(a, b):
-            texts.append(
-                f"Is {a.key} ({machine_name(a.facts)}) the same machine of {a.site} as {b.key} "
-                f"({machine_name(b.facts)})? {reason}. Their series are kept apart. If it is, "
-                f"write machines: {{NAME: [{a.key}, {b.key}]}} into the config; if it is not, "
-                f"machines: {{NAME: [{a.key}], OTHER: [{b.key}]}}"
-            )
-    return texts
-
-
-def _reason(a, b):
-    """Why two keys are probably one machine, or ""."""
-    if common := sorted(a.hosts & b.hosts):
-        return f"Both have the host {common[0]}"
-    if "device_model" in a.facts or "device_model" in b.facts:
-        old, new = (a, b) if "device_model" in a.facts else (b, a)
-        models = old.facts["device_model"]
-        other = machine_name(new.facts)
-        if any(model in other for model in models):
-            return f"Records of {old.key} are of an early version, which say {models[0]} alone"
-        return ""
-    different = [part for part in a.facts if a.facts[part] != b.facts.get(part)]
-    without = [m for m in (a, b) if not m.facts["gpus"]]
-    if a.facts["nodes"] == b.facts["nodes"] and len(without) == 1:
-        return f"Runs of {without[0].key} used no GPU, and the rest is equal"
-    if len(different) == 1 and (a.last < b.first or b.last < a.first):
-        values = ", ".join(str(m.facts[different[0]]) for m in (a, b))
-        return f"They differ in {different[0]} alone ({values}), and one begins where one ends"
-    return ""
 
 
 def _processors(cpu):
@@ -203,23 +141,6 @@ class HistoryRows:
         """(site, machine) of all that were measured."""
         pairs = np.unique(np.stack([self.codes["site"], self.codes["machine_id"]]), axis=1)
         return [(self.texts["site"][s], self.texts["machine_id"][m]) for s, m in pairs.T]
-
-    def machines(self) -> Iterator[Machine]:
-        """What is known of each key at each site."""
-        pairs = np.stack([self.codes["site"], self.codes["machine_key"]])
-        distinct, inverse = np.unique(pairs, axis=1, return_inverse=True)
-        order = np.argsort(inverse, kind="stable")
-        parts = np.split(order, np.searchsorted(inverse[order], np.arange(1, distinct.shape[1])))
-        for rows in parts if len(order) else ():
-            hosts = {self.texts["hosts"][code] for code in set(self.codes["hosts"][rows]) - {-1}}
-            yield Machine(
-                self.text("site", rows[0]),
-                self.text("machine_key", rows[0]),
-                json.loads(self.text("machine_facts", rows[0])),
-                self.dates[rows].min(),
-                self.dates[rows].max(),
-                frozenset(host for text in hosts for host in text.split(", ")),
-            )
 
     def _conditions(self):
         """A number for each condition, its meaning and the metric; remarks where meanings differ.

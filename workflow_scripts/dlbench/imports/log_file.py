@@ -96,15 +96,6 @@ def plain(block: bytes) -> bytes:
     return block
 
 
-def with_bars(block: bytes) -> bytes:
-    r"""A text without escape sequences, whose progress bars have a line for each writing.
-
-    >>> with_bars(b" 1/9 [00:01]\r\x1b[A 2/9 [00:02]\r\n")
-    b' 1/9 [00:01]\n 2/9 [00:02]\n'
-    """
-    return ESCAPES.sub(b"", block).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
 def last_writing(line: bytes) -> bytes:
     """The end of an incomplete line, from the last carriage return that overwrote it.
 
@@ -145,7 +136,7 @@ class LogFile:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.unfinished: int | None = None
-        self._last, self._plain = b"", plain
+        self._last = b""
 
     @functools.cached_property
     def beginning(self) -> bytes:
@@ -163,7 +154,7 @@ class LogFile:
     def head(self) -> bytes:
         """The `beginning`; if it is text, cleaned as in `blocks`."""
         text = b"".join(in_utf8([self.beginning]))
-        return self.beginning if is_binary(text) else self._plain(text)
+        return self.beginning if is_binary(text) else plain(text)
 
     @property
     def head_text(self) -> str:
@@ -174,12 +165,6 @@ class LogFile:
         """The same log with other lines as its `head`, for `recognise`."""
         other = LogFile(self.path)
         other.head = lines
-        return other
-
-    def with_bars(self) -> "LogFile":
-        """The same log with each writing of a progress bar as a line."""
-        other = LogFile(self.path)
-        other._plain = with_bars
         return other
 
     @functools.cached_property
@@ -221,8 +206,6 @@ class LogFile:
         self.unfinished = None
         number, rest = 1, b""
         for chunk in in_utf8(self.chunks()):
-            if self._plain is with_bars:
-                chunk = self._plain(chunk)
             end = chunk.rfind(b"\n") + 1
             rest += chunk[:end] if end else chunk
             if not end:
@@ -231,10 +214,10 @@ class LogFile:
                 raise self.error(number, f"longer than {MAX_LINE_BYTES} bytes: is this a log?")
             if not end:
                 continue
-            yield number, self._plain(rest)
+            yield number, plain(rest)
             number += rest.count(b"\n")
             rest = chunk[end:]
-        self._last = self._plain(rest)
+        self._last = plain(rest)
         if self._last:
             self.unfinished = number
 

@@ -69,8 +69,6 @@ class PatternImporter:
         return self.processes is not None
 
     def recognise(self, log: LogFile) -> bool:
-        if self.patterns.progress_bars:
-            log = log.with_bars()
         if not any(mark in log.head for mark in self.LINE_MARKS):
             return False
         if any(text.encode() in log.head for text in self.unless):
@@ -81,8 +79,6 @@ class PatternImporter:
         return not lines.matched.isdisjoint({"step", "rate"})
 
     def read(self, log: LogFile) -> Iterator[Imported]:
-        if self.patterns.progress_bars:
-            log = log.with_bars()
         ranks = self._lines_by_rank(log)
         if self.patterns.rate and not self.is_of_a_run and len(ranks) == 1:
             ((rank, lines),) = ranks.items()

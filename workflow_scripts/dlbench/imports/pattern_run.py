@@ -471,14 +471,11 @@ class RankLines:
             self.left_out.add(line, "a step whose number is none")
         first = patterns.counts_from
         if first is None:
-            first = int(patterns.progress_bars or 0 not in within[whole])  # bars count what is done
+            first = int(0 not in within[whole])
         if "step" in given and not first:
             speeds.notes.append("steps count from 0 in the log, from 1 here")
             within += 1
         kept = np.flatnonzero(whole & (within > 0))
-        if patterns.progress_bars:  # of several writings of a step the first counts
-            again = (np.diff(within[kept]) == 0) & (np.diff(epochs[kept]) == 0)
-            kept = np.delete(kept, np.flatnonzero(again) + 1)
         lines, within, epochs = lines[kept], within[kept], epochs[kept]
         if "epoch" in given and len(epochs):
             low = min(epochs[0], 1) if patterns.counts_from is None else patterns.counts_from

@@ -204,7 +204,7 @@ class Site:
         sessions: those that count, by date.
         findings: rows of the table of findings, the latest first.
         left_out: rows of the table of campaigns of files that do not count.
-        notes: texts on what is kept apart, and questions, for whoever keeps the history.
+        notes: texts on what is kept apart, for whoever keeps the history.
     """
 
     machines: list[Machine]
@@ -246,7 +246,7 @@ def read(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> Site:
         sessions=sorted(reading.sessions.values(), key=_session_order),
         findings=history.findings,
         left_out=[row for row in history.campaigns if row["standing"] != dataset.CURRENT],
-        notes=[*history.remarks, *history.questions],
+        notes=history.remarks,
     )
 
 

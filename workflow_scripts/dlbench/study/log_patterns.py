@@ -94,7 +94,6 @@ class LogPatterns:
         epoch_steps: the steps of an epoch, where lines do not have their number.
         untimed: how many steps at the beginning (of an epoch, if steps begin anew) no time has in
             it; None: with running means those of `warm_up`.
-        progress_bars: whether each writing of a progress bar is a line.
     """
 
     step: str | None = None
@@ -111,7 +110,6 @@ class LogPatterns:
     counts_from: int | None = None
     epoch_steps: int | None = None
     untimed: int | None = None
-    progress_bars: bool = False
 
     def all(self) -> Iterator[tuple[str, str]]:
         """(key, pattern) of each pattern; the keys are as in the config."""
