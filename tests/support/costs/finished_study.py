@@ -36,12 +36,7 @@ def _end(run):
     for step in (1, 2):
         log.step(step, 0.1 * step, 0.1, 2.3, 0.01, False, 1)
     log.write(
-        "run_end",
-        t_s=0.2,
-        t_utc=event_log.utc_now(),
-        status="ok",
-        message="",
-        weights_sha256=["0"],
+        "run_end", t_s=0.2, t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"]
     )
     log.close()
     parse_run.parse(run, place / "train.jsonl", place / "run.json")

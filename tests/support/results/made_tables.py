@@ -244,9 +244,7 @@ def write(folder, rows, steps_each=100):
     for row in rows if steps_each else ():
         place = folder / "runs" / row["run_id"]
         parquet_files.write(
-            place / "steps.parquet",
-            made_run_tables.steps(row, steps_each),
-            table_columns.STEPS,
+            place / "steps.parquet", made_run_tables.steps(row, steps_each), table_columns.STEPS
         )
         parquet_files.write(
             place / "samples.parquet", made_run_tables.samples(row), table_columns.SAMPLES

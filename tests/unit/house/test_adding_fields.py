@@ -65,11 +65,7 @@ print(json.dumps({
 def test_the_field_reaches_config_ids_trainer_tables_and_figures(changed):
     added = evaluate(changed, ADDED_FIELD)
     before = Run(
-        model="lenet5",
-        dataset="digits",
-        batch_per_device=8,
-        steps=5,
-        learning_rate_decay="cosine",
+        model="lenet5", dataset="digits", batch_per_device=8, steps=5, learning_rate_decay="cosine"
     )
     assert added["ids"][0] == before.id != added["ids"][1]
     assert [", learning_rate_floor " in label for label in added["labels"]] == [True, True]

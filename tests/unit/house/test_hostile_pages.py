@@ -9,9 +9,7 @@ import pytest
 
 from dlbench.analysis import compare_runs, comparison_page
 from dlbench.pages import formats
-from dlbench.report import build_site
 from dlbench.tables import parquet_files, table_columns
-from support.history import made_histories
 from support.results import chromium, made_tables
 from support.runs.made_runs import campaign, measured
 
@@ -130,26 +128,3 @@ def test_a_comparison_of_hostile_names_shows_them_and_runs_none(open_page, evil,
     assert title != "broken" and elements == 0
     assert page.requests == [path.as_uri()] and page.complaints == []
     assert " ".join(evil.split()) in " ".join(text.split())
-
-
-@pytest.fixture(scope="module")
-def website(tmp_path_factory):
-    """The website of a history with all hostile texts: each machine and study has one."""
-    folder = tmp_path_factory.mktemp("website")
-    for week, evil in enumerate(EVILS):
-        names = ("session", "study", "site", "source", "machine_key", "unit", "git_commit")
-        texts = dict.fromkeys(names, evil) | {"facts": json.dumps({evil: evil})}
-        rates = {made_histories.fields(model=model): [100.0 + week, 102.0] for model in (evil, "a")}
-        made_histories.add(folder / "history", week, rates, machine=evil, **texts)
-    build_site.build(folder / "history", {}, folder / "site")
-    return folder / "site"
-
-
-def test_a_website_of_hostile_texts_runs_none_on_any_page(open_page, website):
-    paths = sorted(website.glob("*.html"))
-    assert len(paths) == 1 + 3 * len(EVILS) + 1
-    for path in paths:
-        page = open_page(path)
-        title, elements, _ = page_content(page)
-        assert title not in ("broken", "1") and elements == 0, path.name
-        assert page.requests == [path.as_uri()] and page.complaints == [], path.name

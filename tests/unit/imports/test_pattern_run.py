@@ -120,8 +120,7 @@ def test_steps_that_begin_anew_are_of_another_epoch_if_that_is_known(
 
 
 @pytest.mark.parametrize(
-    ("warm_up", "expected"),
-    [(None, [1, 0, 0, 0]), (0, [0, 0, 0, 0]), (2, [1, 1, 0, 0])],
+    ("warm_up", "expected"), [(None, [1, 0, 0, 0]), (0, [0, 0, 0, 0]), (2, [1, 1, 0, 0])]
 )
 def test_warm_up_is_the_first_line_or_what_is_said(log, warm_up, expected):
     entry = {} if warm_up is None else {"warm_up": warm_up}

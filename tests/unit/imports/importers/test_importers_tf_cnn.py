@@ -9,15 +9,8 @@ from dlbench.imports import import_logs, kinds
 from dlbench.imports.importers import Steps
 from dlbench.imports.importers import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
 from dlbench.imports.log_file import LogError, LogFile
-from support.logs.log_samples import (
-    date,
-    tf_cnn_banner,
-    tf_cnn_benchmark_log,
-    tf_cnn_benchmarks,
-)
-from support.logs.log_samples import (
-    tf_cnn_metric_log as metric_log,
-)
+from support.logs.log_samples import date, tf_cnn_banner, tf_cnn_benchmark_log, tf_cnn_benchmarks
+from support.logs.log_samples import tf_cnn_metric_log as metric_log
 
 LINES = """1\timages/sec: 40.0 +/- 0.0 (jitter = 0.0)\t8.000
 10\timages/sec: 80.0 +/- 0.5 (jitter = 1.1)\t7.500
