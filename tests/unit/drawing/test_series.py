@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.tables import parquet_files, table_columns
 from support.results import made_tables
 from support.results.drawn_figures import texts
@@ -30,7 +30,7 @@ def test_a_series_has_one_colour_in_all_panels(made):
     found = series.series_along("batch_per_device", runs, minimum=2)
     assert len(found) == 2
     for one, other in zip(*found.values(), strict=True):
-        assert line_charts.marks(one) == line_charts.marks(other)
+        assert charts.marks(one) == charts.marks(other)
 
 
 def test_what_a_publication_does_not_state_names_no_series():

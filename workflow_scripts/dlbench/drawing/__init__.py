@@ -1,6 +1,6 @@
 """Drawing: what figures share, and the figures, one file each in figures/
 
-styles.py and series.py are below all; line_charts.py and row_charts.py draw most of them.
+styles.py and series.py are below all; charts.py draws most of them.
 Others may import every file. Imports analysis, tables, study, log and common.
 """
 

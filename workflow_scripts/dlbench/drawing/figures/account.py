@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
@@ -44,7 +44,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         return
     shares = _shares(tables.accounts)
     longest = runs["wall_s"].max()
-    with row_charts.figure(stem, groups, "Where the time went", "", 1.9) as (rows, axes):
+    with charts.figure(stem, groups, "Where the time went", "", 1.9) as (rows, axes):
         drawn = [name for row in rows for name in _bar(axes, row, shares, longest)]
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of the wall time, %")
@@ -53,7 +53,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
             for name, (_, colour, hatch) in SEGMENTS.items()
             if name in drawn
         }
-        row_charts.bar_legend(axes, looks, LEGEND_COLUMNS)
+        charts.bar_legend(axes, looks, LEGEND_COLUMNS)
 
 
 def _shares(accounts: pd.DataFrame) -> pd.DataFrame:
@@ -73,14 +73,14 @@ def _bar(axes, row, shares, longest):
     """Draw the bar of a condition. Returns the names of its segments."""
     finished = row.finished[row.finished["run_id"].isin(shares.index)]
     if finished.empty:
-        row_charts.annotate_row(axes, row, "not known", color=styles.GREY)
+        charts.annotate_row(axes, row, "not known", color=styles.GREY)
         return []
     mean = 100 * shares.loc[finished["run_id"]].mean()
     looks = {name: {"color": SEGMENTS[name][1], "hatch": SEGMENTS[name][2]} for name in mean.index}
     shares = {name: (share, looks[name]) for name, share in mean.items()}
-    row_charts.bars(axes, row.y, shares, HEIGHT)
+    charts.bars(axes, row.y, shares, HEIGHT)
     unit, seconds = styles.time_unit(longest)
     wall = styles.significant(finished["wall_s"].mean() / seconds)
     text = f"{wall} {unit}, goodput {100 * finished['goodput'].mean():.0f} %"
-    row_charts.annotate_row(axes, row, text, fontweight="bold")
+    charts.annotate_row(axes, row, text, fontweight="bold")
     return [name for name, share in mean.items() if share > MIN_PERCENT]

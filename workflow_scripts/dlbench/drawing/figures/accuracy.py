@@ -6,7 +6,7 @@ import numpy as np
 
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log import event_fields
 
 CATEGORY = "Learning"
@@ -28,7 +28,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         (*key, next((score for score in SCORES if _has(all_series, score)), "top1")): all_series
         for key, all_series in series.series_along("devices", runs[scored | learning]).items()
     }
-    line_charts.draw(stem, panels, _paint, "no run of this study was evaluated", size=(4.8, 3.6))
+    charts.draw(stem, panels, _paint, "no run of this study was evaluated", size=(4.8, 3.6))
 
 
 def _has(all_series, score):
@@ -37,11 +37,11 @@ def _has(all_series, score):
 
 def _paint(axis, key, all_series):
     model, dataset, score = key
-    ends = line_charts.lines(axis, all_series, lambda s: _means(s, score))
+    ends = charts.lines(axis, all_series, lambda s: _means(s, score))
     for number, line in enumerate(all_series):
         for devices, values in line.repeats(score):
             x = styles.side_by_side([devices] * len(values), number, len(all_series))
-            marks = line_charts.marks(line) | {"linestyle": "none", "markersize": 3.5, "alpha": 0.6}
+            marks = charts.marks(line) | {"linestyle": "none", "markersize": 3.5, "alpha": 0.6}
             axis.plot(x, values, zorder=2, **marks)
     if ends and score != "perplexity":
         axis.yaxis.set_major_formatter(styles.percent)

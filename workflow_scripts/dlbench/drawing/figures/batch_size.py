@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Batch size"
 CAPTION = """
@@ -27,7 +27,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
     models = len({key[1:] for key in ordered})
     empty_message = "no series with several batch sizes"
-    line_charts.draw(stem, ordered, _paint, empty_message, columns=min(4, models))
+    charts.draw(stem, ordered, _paint, empty_message, columns=min(4, models))
 
 
 def _subtitle(mode, all_series):
@@ -38,7 +38,7 @@ def _subtitle(mode, all_series):
 def _paint(axis, key, all_series):
     mode, model, dataset = key
     unit = series.rate_unit(all_series)
-    ends = line_charts.lines(axis, all_series, lambda s: s.rates(unit))
+    ends = charts.lines(axis, all_series, lambda s: s.rates(unit))
     values = [estimate.value for line in all_series for _, estimate in line.rates(unit)]
     axis.set_ylim(bottom=0)
     if values:

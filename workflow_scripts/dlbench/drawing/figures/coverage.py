@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from dlbench.analysis.frames import Tables
 from dlbench.common import assignments, phrases
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import parameters, wording
 from dlbench.study.runs import DEFAULTS
@@ -61,7 +61,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     rows = list(_rows(cells, keys, ["model", "dataset", *differing]))
     shown, columns = rows[:MAX_ROWS], sorted(cells[column].dropna().unique())
     longest = max((len(name) for name, _ in shown))
-    width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
+    width = 1 + charts.NAME_INCHES * longest + CELL_INCHES * len(columns)
     width, height = max(width, MIN_WIDTH_INCHES), 1.2 + ROW_INCHES * max(3, len(shown))
     reasons = _reasons(coverage, int(width / REASON_CHARACTER_INCHES))
     with styles.figure(1, width=width, height=height) as (figure, axes):

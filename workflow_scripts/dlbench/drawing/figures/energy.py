@@ -6,7 +6,7 @@ import pandas as pd
 
 from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import wording
 
@@ -37,20 +37,20 @@ def draw(tables: Tables, stem: Path | str) -> None:
     groups = series.conditions(drawn)
     item = wording.rate_unit(drawn["item_shape"].unique()).item
     subtitle = f"of {KINDS[kind]}"
-    with row_charts.figure(stem, groups, f"Energy per {item}", subtitle) as (rows, axes):
+    with charts.figure(stem, groups, f"Energy per {item}", subtitle) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, column)]
-        row_charts.value_axis(axes, values, f"J / {item}", styles.significant)
+        charts.value_axis(axes, values, f"J / {item}", styles.significant)
 
 
 def _row(axes, row, column):
     joules = row.finished[column].to_numpy(dtype=float)
     if not len(joules):
-        row_charts.annotate_row(axes, row, "")
+        charts.annotate_row(axes, row, "")
         return []
     estimate = estimates.mean(joules)
-    row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
+    charts.interval(axes, row.y, estimate, styles.COLOURS[0])
     label = f"{styles.significant(estimate.value)} J"
-    row_charts.annotate_row(axes, row, label, flagged(row.finished))
+    charts.annotate_row(axes, row, label, flagged(row.finished))
     return [estimate.value]
 
 

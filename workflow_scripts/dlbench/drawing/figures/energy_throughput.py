@@ -8,7 +8,7 @@ from matplotlib.patheffects import withStroke
 
 from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.drawing.figures import energy as energies
 
 CATEGORY = "Energy"
@@ -35,7 +35,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         known = runs[runs[energy].gt(0) & runs["images_per_second"].gt(0)]
         known = known.assign(energy=known[energy], whose=energies.KINDS[kind])
         panels = series.series_along("devices", known)
-    line_charts.draw(stem, panels, _paint, energies.NO_ENERGY, columns=2, size=(5.2, 3.9))
+    charts.draw(stem, panels, _paint, energies.NO_ENERGY, columns=2, size=(5.2, 3.9))
 
 
 def pareto(points: list[Point]) -> list[Point]:
@@ -51,7 +51,7 @@ def pareto(points: list[Point]) -> list[Point]:
     return front[::-1]
 
 
-def _paint(axis: Any, key: Any, all_series: list[series.Series]) -> list[line_charts.End]:
+def _paint(axis: Any, key: Any, all_series: list[series.Series]) -> list[charts.End]:
     unit = series.rate_unit(all_series)
     ends, drawn = [], []
     several = len({count for line in all_series for count in line.runs["devices"]}) > 1
@@ -60,7 +60,7 @@ def _paint(axis: Any, key: Any, all_series: list[series.Series]) -> list[line_ch
         points = _points(line, unit)
         if not points:
             continue
-        looks = line_charts.marks(line) | {"lw": 1.2}
+        looks = charts.marks(line) | {"lw": 1.2}
         for _, rate, joules in points:
             axis.plot([rate.low, rate.high], [joules.value] * 2, color=looks["color"], lw=1)
             axis.plot([rate.value] * 2, [joules.low, joules.high], color=looks["color"], lw=1)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dlbench.analysis import limits
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
@@ -33,7 +33,7 @@ SEGMENTS = {
 UNRESOLVED, UNRESOLVED_GREY = "not resolved", "#d4d4d4"
 EMPTY_MESSAGE = "no condition has probes: explain: true in a block of the config asks for them"
 INTERVAL: dict[str, Any] = {
-    "color": row_charts.INK, "mec": row_charts.INK, "lw": 1.1, "ms": 4, "mew": 1.1, "zorder": 3,
+    "color": charts.INK, "mec": charts.INK, "lw": 1.1, "ms": 4, "mew": 1.1, "zorder": 3,
 }  # fmt: skip
 SUBTITLE = "lines at the end of parts: 95 % intervals"
 HEIGHT = 0.68  # of a bar, where rows are 1 apart
@@ -54,7 +54,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         return
     by_run = dict(list(parts.groupby("run_id")))
     longest_s = max(map(_step_s, by_run.values()))
-    with row_charts.figure(stem, groups, "Inside a step", SUBTITLE, 1.3) as (rows, axes):
+    with charts.figure(stem, groups, "Inside a step", SUBTITLE, 1.3) as (rows, axes):
         drawn = [_bar(axes, row, by_run[row.runs["run_id"].iloc[0]], longest_s) for row in rows]
         axes.set_xlim(0, min(MAX_PERCENT, max(end for _, end in drawn)))
         axes.set_xlabel("share of a step, %")
@@ -62,7 +62,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         looks = {name: {"facecolor": colour} for name, colour in SEGMENTS.values()}
         looks[UNRESOLVED] = {"facecolor": UNRESOLVED_GREY, "hatch": "////"}
         found = {name: own for name, own in looks.items() if name in names}
-        row_charts.bar_legend(axes, found, LEGEND_COLUMNS)
+        charts.bar_legend(axes, found, LEGEND_COLUMNS)
 
 
 def _step_s(parts: pd.DataFrame) -> float:
@@ -100,5 +100,5 @@ def _bar(axes, row, parts, longest_s):
     unit, seconds = styles.time_unit(longest_s)
     label = f"{styles.significant(step_s / seconds)} {unit}"
     note = f"{parts['runs'].min()} probes each"
-    row_charts.annotate_row(axes, row, label, note, fontweight="bold")
+    charts.annotate_row(axes, row, label, note, fontweight="bold")
     return names, farthest

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.tables import cells
 
 CATEGORY = "Learning"
@@ -59,7 +59,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         if len(names) > 1:
             total = len({s.index for group in panels.values() for s in group})
             note = f"{total - len(names)} of {total} series not drawn: see runs.parquet"
-            line_charts.legend(figure, names.values(), note if total > len(names) else "")
+            charts.legend(figure, names.values(), note if total > len(names) else "")
         styles.save(figure, stem)
 
 
@@ -74,7 +74,7 @@ def _panel(axes, key, series_and_curves, note, evals, tables):
     longest = max((np.nanmax([0, *curve["time"]]) for _, curve in training), default=1.0)
     unit, seconds = styles.time_unit(longest)
     for line, curve in training:
-        looks = line_charts.marks(line) | {
+        looks = charts.marks(line) | {
             "marker": "",
             "linewidth": 2 if len(training) <= 6 else 1.2,
         }
@@ -148,7 +148,7 @@ def _training(line, tables):
 
 
 def _held_out(axes, one, evals, tables, seconds):
-    looks = line_charts.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
+    looks = charts.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
     for run_id in one.finished["run_id"]:
         own = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
         if len(own):

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import wording
 from dlbench.tables import cells
@@ -46,7 +46,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         panels |= {(*key, x): all_series for key, all_series in along_axis.items()}
     panels = dict(sorted(_named(panels).items(), key=lambda item: str(item[0])))
     columns = 2 if len(panels) in (2, 4) else 3
-    line_charts.draw(stem, panels, _paint, EMPTY_MESSAGE, columns=columns)
+    charts.draw(stem, panels, _paint, EMPTY_MESSAGE, columns=columns)
 
 
 def _named(panels):
@@ -86,7 +86,7 @@ def _paint(axis, key, all_series):
     finished = pd.concat([line.finished for line in all_series])
     order = GPU_ORDER if kind == "gpu" else CPU_ORDER
     column, label = next((c for c in order if finished[c[0]].notna().any()), order[0])
-    ends = line_charts.lines(axis, all_series, lambda line: line.means(column), stars=False)
+    ends = charts.lines(axis, all_series, lambda line: line.means(column), stars=False)
     limit = runs[LIMIT].dropna().unique()
     largest = finished[column].max()
     drawn = len(limit) == 1 and column != USED[0] and largest < limit[0] < NEAR * largest

@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis import measures
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log.metrics import HIGHER, LOWER
 
 CATEGORY = "Study"
@@ -38,8 +38,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, textwrap.fill(unlike or EMPTY_MESSAGE, 80))
         return
     names = [line for _, rows in panels for row in rows for line in row.name.split("\n")]
-    width = AXES_INCHES + 1.3 + row_charts.CHARACTER_INCHES * max(map(len, names))
-    heights = [FRAME_INCHES + row_charts.ROW_INCHES * len(rows) for _, rows in panels]
+    width = AXES_INCHES + 1.3 + charts.NAME_INCHES * max(map(len, names))
+    heights = [FRAME_INCHES + charts.ROW_INCHES * len(rows) for _, rows in panels]
     with styles.figure(1, width=width, heights=heights) as (drawn, axes):
         for axis, (metric, rows) in zip(axes.flat, panels, strict=True):
             _panel(axis, metric, rows)
@@ -63,7 +63,7 @@ def _rows(runs, table, metric):
         for name, repeats in conditions
     ][:MAX_ROWS]
     return [
-        row_charts.Row(y, textwrap.fill(name, NAME_CHARACTERS), repeats)
+        charts.Row(y, textwrap.fill(name, NAME_CHARACTERS), repeats)
         for y, (name, repeats) in zip(range(len(rows) - 1, -1, -1), rows, strict=True)
     ]
 
@@ -76,13 +76,13 @@ def _panel(axes, metric, rows):
     for row in rows:
         values = row.finished["value"].to_numpy(dtype=float)
         if not len(values):
-            row_charts.annotate_row(axes, row, "")
+            charts.annotate_row(axes, row, "")
             continue
         estimate = mean(values)
         ends += [estimate.value, *row.finished["value"]]
-        row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
-        row_charts.annotate_row(axes, row, f"{_number(estimate.value)} ({len(values)})")
-    row_charts.style_rows(axes, [row.name for row in rows], fontsize=9)
+        charts.interval(axes, row.y, estimate, styles.COLOURS[0])
+        charts.annotate_row(axes, row, f"{_number(estimate.value)} ({len(values)})")
+    charts.style_rows(axes, [row.name for row in rows], fontsize=9)
     _scale(axes, ends, metric.unit)
     how = "arithmetic" if any(value <= 0 for value in every) else "geometric"
     notes = (BETTER.get(metric.direction, ""), f"{how} mean, 95 % interval, (runs)")
@@ -91,7 +91,7 @@ def _panel(axes, metric, rows):
 
 def _scale(axes, values, unit):
     if values and min(values) > 0:
-        row_charts.value_axis(axes, values, unit, lambda value, _=None: _number(value))
+        charts.value_axis(axes, values, unit, lambda value, _=None: _number(value))
         return
     axes.set_xlabel(unit)
     axes.axvline(0, color=styles.GREY, lw=0.8, zorder=1)

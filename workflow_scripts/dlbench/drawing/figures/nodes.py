@@ -5,7 +5,7 @@ from pathlib import Path
 from dlbench.analysis import estimates, nodes
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
-from dlbench.drawing import row_charts, styles
+from dlbench.drawing import charts, styles
 
 CATEGORY = "Study"
 CAPTION = """
@@ -16,7 +16,7 @@ is shown to be below it (one-sided t test, corrected for the number of nodes). S
 """
 EMPTY_MESSAGE = "no two nodes have repeats of a condition in one session"
 MAX_NODES = 40  # of all groups; the slowest of each are drawn
-SLOWER_COLOUR, COLOUR, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
+SLOWER_COLOUR, COLOUR, BAND = charts.ALARM, styles.COLOURS[0], "#ececec"
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -35,7 +35,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     left_out = sum(max(0, len(group) - most_each) for _, group in groups_of_nodes)
     subtitle = "over the middle half of the others, 95 % intervals"
     subtitle += f"\n{left_out} faster ones not drawn: see nodes.parquet" if left_out else ""
-    with row_charts.figure(stem, groups, "Nodes", subtitle, right_inches=1.9) as (drawn, axes):
+    with charts.figure(stem, groups, "Nodes", subtitle, right_inches=1.9) as (drawn, axes):
         margin = rows["margin"].iloc[0]
         ends = (100 * (1 / (1 + margin) - 1), 100 * margin)
         axes.axvspan(*ends, color=BAND, lw=0, zorder=0)
@@ -60,7 +60,7 @@ def _node(axes, y, row):
     colour = SLOWER_COLOUR if slower else COLOUR
     ends = (row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
     percent = estimates.Estimate(*(100 * (end - 1) for end in ends), int(row["runs"]))
-    row_charts.interval(axes, y, percent, colour, "D" if slower else "o")
+    charts.interval(axes, y, percent, colour, "D" if slower else "o")
     label = f"{styles.signed(percent.value)} %, {phrases.counted(percent.runs, 'run')}"
     label += ", slower" if slower else ""
-    row_charts.annotate(axes, y, label, **({"color": SLOWER_COLOUR} if slower else {}))
+    charts.annotate(axes, y, label, **({"color": SLOWER_COLOUR} if slower else {}))

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from dlbench.analysis import base_flags, comparisons, judge
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.study import wording
 from dlbench.study.config import COMPANIONS
 
@@ -112,7 +112,7 @@ def _differences(axes, key, rows):
             else:
                 axes.plot(_percent(row["ratio"]), y, **looks, **own)
         _columns(axes, y, row, colour)
-    row_charts.style_rows(axes, [_name(row, rows) for _, row in rows[::-1].iterrows()])
+    charts.style_rows(axes, [_name(row, rows) for _, row in rows[::-1].iterrows()])
     axes.set_xlim(*_limits(rows))
     axes.xaxis.set_major_formatter(lambda value, _: _signed(value, styles.thousands))
     axes.xaxis.set_major_locator(styles.FittingTicks(7))
@@ -186,7 +186,7 @@ def _spread(row):
 
 
 def _annotate(axes, y, text, x_points, y_points=0, **looks):
-    row_charts.annotate(axes, y, text, y_points, x_points, **{"color": styles.GREY} | looks)
+    charts.annotate(axes, y, text, y_points, x_points, **{"color": styles.GREY} | looks)
 
 
 def _start_up(axes, rows):
@@ -196,7 +196,7 @@ def _start_up(axes, rows):
         axes.axis("off")
         axes.text(0, 0.5, "not recorded", color=styles.GREY, transform=axes.transAxes)
         return
-    row_charts.style_rows(axes, [""] * len(rows))
+    charts.style_rows(axes, [""] * len(rows))
     for y, row in rows.iterrows():
         _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
         base = f"{wording.condition(row['field'], row['base'])}: "

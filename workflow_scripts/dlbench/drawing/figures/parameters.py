@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.study.parameters import PREFIX
 
 CATEGORY = "Study"
@@ -37,7 +37,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     def paint(axis, key, all_series):
         column, mode, model, dataset = key
         unit = series.rate_unit(all_series)
-        ends = line_charts.lines(axis, all_series, lambda line: line.rates(unit))
+        ends = charts.lines(axis, all_series, lambda line: line.rates(unit))
         axis.set_ylim(bottom=0)
         axis.set_ylabel(f"{unit.plural} / s")
         axis.set_xscale("function", functions=(_log2, np.exp2))  # of places, not of values
@@ -49,13 +49,13 @@ def draw(tables: Tables, stem: Path | str) -> None:
         return ends
 
     beside = len({key[1:] for key in panels})  # the panels of one parameter
-    line_charts.draw(stem, panels, paint, EMPTY_MESSAGE, beside if beside in (2, 4) else 3)
+    charts.draw(stem, panels, paint, EMPTY_MESSAGE, beside if beside in (2, 4) else 3)
 
 
 def _placed(runs, column):
     """Runs with places instead of the values of a parameter, and {place: value as text}.
 
-    Places are powers of two, which are equally far apart on the axis of line_charts.
+    Places are powers of two, which are equally far apart on the axis of charts.
     """
     values = sorted(runs[column].unique(), key=lambda value: (isinstance(value, str), value))
     places = {value: 2.0**number for number, value in enumerate(values)}

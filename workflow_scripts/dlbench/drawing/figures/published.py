@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis.frames import Tables
 from dlbench.common.run_fields import DEFAULTS
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.study import wording
 
 CATEGORY = "Comparisons"
@@ -193,7 +193,7 @@ def _draw_panel(axes, panel):
     for text, x_points in columns.items():
         y = len(labels) - 0.35
         _annotate(axes, y, text, x_points + shift, color=styles.GREY, fontsize=8)
-    row_charts.style_rows(axes, [name for _, name, _ in labels], room=0.9, fontsize=9)
+    charts.style_rows(axes, [name for _, name, _ in labels], room=0.9, fontsize=9)
     for tick, (_, _, point) in zip(axes.get_yticklabels(), labels, strict=True):
         tick.set_fontweight("normal" if point else "bold")
     styles.heading(axes, panel.title, panel.subtitle)
@@ -209,13 +209,13 @@ def _cell(axes, y, numbers, shift):
     """The numbers of one point, mostly one; texts moved right by so many points."""
     row = numbers.iloc[0]
     alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
-    colour = row_charts.ALARM if alarming else PUBLISHED_COLOUR
+    colour = charts.ALARM if alarming else PUBLISHED_COLOUR
     for _, number in numbers.iterrows():
         if not pd.isna(number["low"]):
             axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
         looks = {"ms": 6.5, "color": colour, "mfc": "white", "mec": colour, "mew": 1.5, "zorder": 3}
         axes.plot(number["value"], y, MARKERS[number["quality"]], **looks)
-    ink = colour if alarming else row_charts.INK
+    ink = colour if alarming else charts.INK
     _annotate(axes, y, _printed_text(numbers), PRINTED + shift, color=ink)
     if pd.isna(row["own"]):
         return
@@ -227,7 +227,7 @@ def _cell(axes, y, numbers, shift):
     _annotate(axes, y, own, MEASURED + shift, color=OWN_COLOUR, fontweight="bold")
     if not pd.isna(row["own_over_published"]):
         ratio = _ratio(row["own_over_published"])
-        _annotate(axes, y, ratio, RATIO + shift, color=row_charts.INK)
+        _annotate(axes, y, ratio, RATIO + shift, color=charts.INK)
 
 
 def _is_wrong(row):
@@ -287,9 +287,9 @@ def _scale(axes, metric, numbers):
 
 
 def _below(axes, text):
-    looks = {"ha": "center", "color": row_charts.ALARM, "fontsize": 8, "in_layout": False}
+    looks = {"ha": "center", "color": charts.ALARM, "fontsize": 8, "in_layout": False}
     styles.write(axes, text, (0.5, 0), (0, -46), xycoords="axes fraction", **looks)
 
 
 def _annotate(axes, y, text, x_points, **looks):
-    row_charts.annotate(axes, y, text, x_points=x_points, ha="right", **looks)
+    charts.annotate(axes, y, text, x_points=x_points, ha="right", **looks)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dlbench.analysis import base_flags, comparisons, estimates
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import runs, wording
 from dlbench.tables import cells
@@ -40,10 +40,10 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, "no run of this study reads real items")
         return
     title, subtitle = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
-    with row_charts.figure(stem, groups, title, subtitle, 1.6) as (rows, axes):
+    with charts.figure(stem, groups, title, subtitle, 1.6) as (rows, axes):
         drift = tables.drift_of(runs)
         values = [value for row in rows for value in _row(axes, row, synthetic, drift)]
-        row_charts.value_axis(axes, values, f"{unit.plural} / s")
+        charts.value_axis(axes, values, f"{unit.plural} / s")
 
 
 def _row(axes, row, synthetic, drift):
@@ -58,7 +58,7 @@ def _row(axes, row, synthetic, drift):
         if len(values):
             means.append(estimates.mean(values))
             looks = {"mfc": "white", "mec": colour, "mew": 1.6} if published else {}
-            row_charts.interval(axes, row.y, means[-1], colour, marker, **looks)
+            charts.interval(axes, row.y, means[-1], colour, marker, **looks)
             if apart:
                 looks = {"color": colour, "marker": marker}
                 styles.half(axes, means[-1].value, row.y, looks, zorder=3.5)
@@ -66,11 +66,11 @@ def _row(axes, row, synthetic, drift):
     if len(values) == 2:
         axes.plot(values, [row.y] * 2, color=styles.GREY, lw=1.2, zorder=1)
         note = base_flags.note(", ".join([*differs, *sides.flags]))
-        row_charts.annotate_row(axes, row, _difference(sides.difference.ratio), note)
+        charts.annotate_row(axes, row, _difference(sides.difference.ratio), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]
         shape_text = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
-        row_charts.annotate_row(axes, row, f"no synthetic items {shape_text}", color=styles.GREY)
+        charts.annotate_row(axes, row, f"no synthetic items {shape_text}", color=styles.GREY)
     return values
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from dlbench.analysis import base_flags, limits, scaling_series
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
-from dlbench.drawing import line_charts, styles
+from dlbench.drawing import charts, styles
 from dlbench.drawing.series import Series, condition_label, differing_settings
 from dlbench.study import wording
 
@@ -110,7 +110,7 @@ class _Drawn:
         """Draw (Point, Estimate) pairs. Returns the end of the line, or None."""
         x = self.x([point.devices for point, _ in points])
         values = [estimate.value for _, estimate in points]
-        axes.plot(x, values, label=self.own.name, zorder=3, **line_charts.marks(self.own))
+        axes.plot(x, values, label=self.own.name, zorder=3, **charts.marks(self.own))
         for at, (point, estimate) in zip(x, points, strict=True):
             if np.isfinite(estimate.low):
                 axes.plot(
@@ -251,11 +251,11 @@ def _efficiencies(axes, series):
 
 def _devices(axes, series):
     """Crosses where runs failed, and a tick at every number of devices."""
-    failed = line_charts.failures(axes, [drawn.own for drawn in series])
+    failed = charts.failures(axes, [drawn.own for drawn in series])
     values = [1, *(point.devices for drawn in series for point in drawn.points), *failed]
     styles.powers(axes.xaxis, values)
     if failed:
-        axes.set_xlim(min(values) / line_charts.X_ROOM, max(values) * line_charts.X_ROOM)
+        axes.set_xlim(min(values) / charts.X_ROOM, max(values) * charts.X_ROOM)
         axes.margins(y=0.3)
 
 

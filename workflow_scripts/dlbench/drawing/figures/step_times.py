@@ -7,7 +7,7 @@ import pandas as pd
 
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 from dlbench.log import event_fields
 
 CATEGORY = "Steps"
@@ -32,9 +32,9 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, "no run of this study measured a step")
         return
     text = "line: 5th to 95th percentile of a run \u00b7 dot: median \u00b7 orange: stalled steps"
-    with row_charts.figure(stem, groups, "Step times", text, 4.0) as (rows, axes):
+    with charts.figure(stem, groups, "Step times", text, 4.0) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, tables)]
-        row_charts.value_axis(axes, values, "ms / step", styles.milliseconds, True, 1e-3)
+        charts.value_axis(axes, values, "ms / step", styles.milliseconds, True, 1e-3)
 
 
 def _row(axes, row, tables):
@@ -52,7 +52,7 @@ def _row(axes, row, tables):
     if count:
         lost = sum(np.sum(times - median) for times, median in zip(stalls, medians, strict=True))
         label += f" \u00b7 {_stalled(sum(map(len, stalls)), count, lost / seconds)}"
-    row_charts.annotate_row(axes, row, label)
+    charts.annotate_row(axes, row, label)
     return medians
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Batch size"
 CAPTION = """
@@ -28,18 +28,18 @@ def draw(tables: Tables, stem: Path | str) -> None:
     def paint(axes, key, all_series):
         return _paint(axes, key, all_series, drift)
 
-    line_charts.draw(stem, several, paint, "no series with several batch sizes", rows=2)
+    charts.draw(stem, several, paint, "no series with several batch sizes", rows=2)
 
 
 def _paint(axes, key, all_series, drift):
     times, relative = axes
     model, dataset = key
-    ends = line_charts.lines(times, all_series, lambda s: s.means("image_s"))
+    ends = charts.lines(times, all_series, lambda s: s.means("image_s"))
     points = [_relative(line, drift) for line in all_series]
     values = {
         line.name: [pair[:2] for pair in own] for line, own in zip(all_series, points, strict=True)
     }
-    line_charts.lines(relative, all_series, lambda line: values[line.name])
+    charts.lines(relative, all_series, lambda line: values[line.name])
     apart = sum(_mark_apart(relative, all_series, points))
     for axis in axes:
         axis.set_xlabel("batch per device")

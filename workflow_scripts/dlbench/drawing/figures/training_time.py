@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Learning"
 CAPTION = """
@@ -19,7 +19,7 @@ Hollow points are published numbers.
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     runs = runs[runs["epochs"].notna()]
-    line_charts.draw(
+    charts.draw(
         stem,
         series.series_along("devices", runs),
         _paint,
@@ -30,7 +30,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 def _paint(axis, key, all_series):
     model, dataset = key
-    ends = line_charts.lines(axis, all_series, lambda s: s.means("duration_s"))
+    ends = charts.lines(axis, all_series, lambda s: s.means("duration_s"))
     longest = max((e.value for s in all_series for _, e in s.means("duration_s")), default=1)
     unit, seconds = styles.time_unit(longest)
     few = len(all_series) <= styles.MAX_DIRECT_LABELS
@@ -41,7 +41,7 @@ def _paint(axis, key, all_series):
             axis.plot(
                 styles.side_by_side([first, most], number, len(all_series)),
                 [longest.value, longest.value * first / most],
-                color=line_charts.marks(line)["color"],
+                color=charts.marks(line)["color"],
                 linestyle="--",
                 linewidth=1.2,
                 alpha=0.6,

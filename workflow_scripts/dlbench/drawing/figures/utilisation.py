@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import row_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Steps"
 CAPTION = """
@@ -27,17 +27,17 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, "no run of this study was started")
         return
     text = "strips from 0 to 100 % \u00b7 line: mean over devices \u00b7 dark: least busy device"
-    with row_charts.figure(stem, groups, "Device utilisation", text) as (rows, axes):
+    with charts.figure(stem, groups, "Device utilisation", text) as (rows, axes):
         drawn = [(row, _first(tables, row)) for row in rows]
         longest = max((busy.index[-1] for _, busy in drawn if busy is not None), default=1.0)
         unit, seconds = styles.time_unit(longest)
         for row, busy in drawn:
             if busy is None:
-                row_charts.annotate_row(axes, row, "not sampled", color=styles.GREY)
+                charts.annotate_row(axes, row, "not sampled", color=styles.GREY)
             else:
                 _strip(axes, row.y - HEIGHT / 2, busy, seconds)
                 mean = busy["mean"].mean()
-                row_charts.annotate_row(axes, row, f"{mean:.0f} %", fontweight="bold")
+                charts.annotate_row(axes, row, f"{mean:.0f} %", fontweight="bold")
         axes.set_xlim(0, longest / seconds)
         axes.set_xlabel(f"time since the start of the run, {unit}")
         if all(busy is None for _, busy in drawn):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing import charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
@@ -36,7 +36,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     known = runs[runs[X].gt(0) & runs[Y].gt(0)] if len(runs) else runs
     panels = series.series_along("batch_per_device", known, PANEL) if len(known) else {}
     empty_message = "of no run is known what its model computes"
-    line_charts.draw(stem, panels, _paint, empty_message, columns=2, size=(5.2, 3.9))
+    charts.draw(stem, panels, _paint, empty_message, columns=2, size=(5.2, 3.9))
 
 
 def _paint(axis, key, all_series):
@@ -45,7 +45,7 @@ def _paint(axis, key, all_series):
     ends = []
     for line in all_series:
         x, y = (line.finished[name].to_numpy(dtype=float) for name in (X, Y))
-        looks = line_charts.marks(line) | {"linestyle": "none", "markersize": 6, "alpha": 0.8}
+        looks = charts.marks(line) | {"linestyle": "none", "markersize": 6, "alpha": 0.8}
         axis.plot(x, y, zorder=3, **looks)
         if len(x):
             ends.append((x[-1], y[-1], line))
