@@ -339,7 +339,7 @@ def test_the_keys_of_the_json_stay(study):
 WIDEST = BLOCK | {"batch_per_device": "max", "steps": 5}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
@@ -349,7 +349,7 @@ def lines(made):
     return list(status.lines(status.report(made)))
 
 
-def test_a_search_is_named_before_it_began_while_it_goes_on_and_when_it_is_done():
+def test_a_search_is_named_before_it_began_while_it_goes_on_and_when_it_is_done(folder):
     made = study(WIDEST)
     ((search_id, search),) = made.searches.items()
     assert f"  to find  {search.label()}" in lines(made)
