@@ -70,6 +70,9 @@ def test_losses_and_weights_agree_from_the_same_start(results, framework, case):
     if CASES[case].precision == "float32":
         np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-4)
         assert distance(ours.after, theirs.after, ours.after) < 1e-3
+        if case.startswith("mixtral"):  # whose routers also follow a loss that is not logged
+            changes = [{n: r.after[n] - r.before[n] for n in r.after} for r in (ours, theirs)]
+            assert all(distance(*changes, [n]) < 1e-2 for n in ours.after if "router" in n)
         return
     np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-10)
     for name in ours.after:

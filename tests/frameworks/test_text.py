@@ -40,10 +40,13 @@ def trained(request, python):
     return run
 
 
-def test_gpt_tiny_learns_more_of_a_text_than_how_often_its_bytes_occur(trained, text, tmp_path):
+@pytest.mark.parametrize("model", ["gpt_tiny", "llama_tiny", "mixtral_tiny"])
+def test_a_model_learns_more_of_a_text_than_how_often_its_bytes_occur(
+    trained, text, tmp_path, model
+):
     log = trained(
-        tmp_path / "train.jsonl", text, **TINY, **ADAMW, dataset="bytes", batch_per_device=16,
-        steps=60, sequence_length=64, evaluate="yes",
+        tmp_path / "train.jsonl", text, **TINY | {"model": model}, **ADAMW, dataset="bytes",
+        batch_per_device=16, steps=60, sequence_length=64, evaluate="yes",
         learning_rate_warmup_steps=10, learning_rate_decay="cosine",
     )  # fmt: skip
     before, after = (events(log, "eval")[place]["loss"] for place in (0, -1))
@@ -55,16 +58,19 @@ def test_gpt_tiny_learns_more_of_a_text_than_how_often_its_bytes_occur(trained, 
     assert start["attention"] == ATTENTION[trained.framework]
 
 
-def test_recomputing_changes_no_loss(trained, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("gpt_tiny", 858_880), ("mixtral_tiny", 2_626_688)]
+)
+def test_recomputing_changes_no_loss(trained, tmp_path, model, parameters):
     found = []
     for recompute in (False, True):
         log = tmp_path / str(recompute) / "train.jsonl"
-        trained(log, **TINY, batch_per_device=2, steps=3, sequence_length=16,
+        trained(log, **TINY | {"model": model}, batch_per_device=2, steps=3, sequence_length=16,
                 recompute=recompute, learning_rate=0.1)  # fmt: skip
         found.append(losses(log))
     assert found[1] == pytest.approx(found[0], rel=1e-5)
     assert len(set(found[0])) == 3
-    assert events(log, "run_start")[0]["parameters"] == 858_880
+    assert events(log, "run_start")[0]["parameters"] == parameters
 
 
 SMALL_BERT = """

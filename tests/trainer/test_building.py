@@ -80,7 +80,7 @@ def test_a_model_may_be_of_a_class_of_its_own_or_leave_sizes_open():
 
 def test_heads_that_do_not_divide_the_width_are_named():
     with pytest.raises(ValueError, match="the heads must divide the width: 128 in 3 parts"):
-        transformers.Attention(3, causal=True).build((None, 5, 3 * 128))
+        transformers.Attention(128, 3, causal=True)
 
 
 def test_what_is_wrong_with_a_model_is_the_runs_message_shortened_and_plain(tmp_path):

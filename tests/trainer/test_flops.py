@@ -55,6 +55,19 @@ def test_the_blocks_of_a_transformer_that_recomputes_count_once_more():
 
 
 @pytest.mark.parametrize(
+    ("name", "active"), [("llama31_8b", 8_030_261_248), ("mixtral_8x7b", 12_879_925_248)]
+)
+def test_a_token_costs_two_flops_for_each_weight_that_it_meets_and_attention(name, active):
+    """As PaLM counts (2204.02311, appendix B), whose 6 and 12 include the backward pass."""
+    constants = plugins.constants("keras/models", name)
+    (tokens,), width = constants["INPUT_SHAPE"], constants["SIZE"]["width"]
+    depth = constants["SIZE"]["depth"]
+    looked_up, scales = constants["CLASSES"] * width, (2 * depth + 1) * width
+    products = active - looked_up - scales + 2 * depth * width * tokens
+    assert multiply_adds(name) == tokens * products
+
+
+@pytest.mark.parametrize(
     ("made", "expected"),
     [
         ([layers.Dense(5)], 6 * 8 * 5),

@@ -13,6 +13,7 @@ import tensorflow as tf
 from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building, convolution, flops
+from dlbench.trainer.keras.models.llama import BALANCE, Balanced, Experts
 from dlbench.trainer.tasks import TASKS
 from dlbench.trainer.tensorflow.step import LOSSES
 from support.trainers.published_models import PARAMETERS
@@ -36,6 +37,36 @@ def test_each_model_has_the_parameters_of_its_publication_the_form_of_its_task_a
         counted = flops.count(model, native.INPUT_SHAPE)
         assert counted.unknown == [], name
         assert counted.forward_per_item > counted.values_per_item > math.prod(native.INPUT_SHAPE)
+
+
+@pytest.mark.ci
+def test_a_token_is_computed_by_the_experts_it_is_sent_to_and_balance_is_a_loss_of_training():
+    """Mixtral, section 2.1; Switch transformers, equations 4 to 6, over two blocks together."""
+    random = np.random.default_rng(1)
+    layer = Experts(types.SimpleNamespace(hidden=12, experts=4, chosen=2))
+    x = random.normal(size=(3, 5, 8)).astype("f4")
+    layer.build(x.shape)
+    router, up, down = (random.normal(size=w.shape).astype("f4") for w in layer.weights)
+    layer.set_weights([router, up, down])
+    outputs, routing = layer(x)
+    often, probability = np.zeros((3, 4)), np.zeros((3, 4))
+    for at in np.ndindex(3, 5):
+        odds = np.exp(x[at] @ router)
+        chosen = np.argsort(odds)[-2:]
+        expected = 0
+        for expert in chosen:
+            gate, y = np.split(x[at] @ up[expert], 2)
+            share = odds[expert] / odds[chosen].sum()
+            expected += share * ((gate / (1 + np.exp(-gate)) * y) @ down[expert])
+        np.testing.assert_allclose(outputs[at], expected, rtol=1e-4, atol=1e-4)
+        often[at[0], chosen] += 1 / 5
+        probability[at[0]] += odds / odds.sum() / 5
+    np.testing.assert_allclose(routing, np.stack([often, probability], 1), rtol=1e-5)
+    balanced, logits = Balanced(autocast=False), tf.zeros((3, 5, 7))
+    blocks = [routing, 2 - routing]
+    for training, losses in ((False, []), (True, [BALANCE * 4 * 4])):
+        assert balanced([logits, *blocks], training=training) is not None
+        np.testing.assert_allclose(balanced.losses, losses, rtol=1e-5)
 
 
 # Batch normalisation.

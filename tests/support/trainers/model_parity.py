@@ -69,14 +69,14 @@ def keras_model(folder, name):
 def torch_model(folder, name):
     import torch
 
+    from dlbench.trainer.pytorch import building
     from support.trainers.torch_weights import places
 
     torch.manual_seed(1)
     native = loaded("pytorch/models", name)
     model = native.build(SMALL_ITEMS[name], classes_of(native)).eval()
     theirs = json.loads((folder / f"{name}.json").read_text())
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    state = {key: value for key, value in state.items() if "bias_hh" not in key}  # zeros
+    state = dict(building.named_weights(model))
     where = places(model, theirs["axes"])
     assert sorted(place.name for place in where.values()) == sorted(state)
     facts = {
@@ -127,7 +127,7 @@ def random_weight(path, shape):
     """Weights with which all layers matter; the same in every process."""
     random = np.random.default_rng(zlib.crc32(path.encode()))
     role = path.rpartition("/")[2]
-    if role in ("gamma", "moving_variance"):
+    if role in ("gamma", "scale", "moving_variance"):
         return random.uniform(0.5, 1.5, shape).astype("f4")
     fan_in = math.prod(shape[:-1]) if role.endswith("kernel") else 100
     return random.standard_normal(shape, "f4") * np.float32(math.sqrt(2 / fan_in))

@@ -15,7 +15,8 @@ from dlbench.common import plugins
 from dlbench.trainer import engine, flags
 from support.trainers.published_models import SMALL_ITEMS
 
-ITEMS = SMALL_ITEMS | {"gpt2_small": (5,), "vit_b16": (32, 48, 3)}
+OF_WORDS = ("gpt2_small", "llama31_8b", "mixtral_8x7b")
+ITEMS = SMALL_ITEMS | dict.fromkeys(OF_WORDS, (5,)) | {"vit_b16": (32, 48, 3)}
 CLASSES = 7
 BLOCKS = 2  # of a kind, where a network has many
 PLAIN = "--dataset synthetic --optimizer sgd --batch-per-device 2 --steps 1 --log none"
@@ -56,7 +57,8 @@ def make_small(native, model):
     native.CLASSES = min(CLASSES, native.CLASSES)
     sizes = native.build.keywords["constants"] if hasattr(native, "VARIANTS") else {}
     if "SIZE" in sizes:
-        sizes["SIZE"] = sizes["SIZE"] | {"depth": BLOCKS}
+        small = {"depth": BLOCKS, "hidden": 64}  # 64 between dense layers, of each expert
+        sizes["SIZE"] |= {name: small[name] for name in small if name in sizes["SIZE"]}
     if "N" in sizes:
         sizes["N"] = BLOCKS
     if "BLOCKS_OF_STAGES" in sizes:

@@ -56,6 +56,7 @@ CASES = {
         *(Case("lenet5", how, RATE) for how in OPTIMIZERS),
         *(Case("lstm_ptb", how, RATE) for how in OPTIMIZERS),
         *(Case(model, "momentum", RATE) for model in ("gpt_tiny", "vit_tiny")),
+        *(Case(model, "momentum", RATE) for model in ("llama_tiny", "mixtral_tiny")),
         # Smaller: its rectifiers make much of the last digit, see test_parity.py.
         Case("resnet20", "momentum", RATE / 32),
         *(Case(model, "momentum", RATE, "float64") for model in ("lenet5", "resnet20")),

@@ -5,8 +5,8 @@ numbers are those of
 - LeCun et al. 1998 as in later practice (lenet5), Keras's CIFAR-10 example (cnn12);
 - tf_cnn_benchmarks' layers, counted by hand (alexnet, overfeat, googlenet);
 - torchvision (vgg11, resnets for ImageNet) and keras.applications;
-- Hugging Face's GPT2LMHeadModel and BertForMaskedLM, torchvision's vit_b_16 (gpt2_small, bert_base,
-  vit_b16): numbers that these publish;
+- Hugging Face's GPT2LMHeadModel, BertForMaskedLM, LlamaForCausalLM and MixtralForCausalLM,
+  torchvision's vit_b_16 (gpt2_small, bert_base, llama31_8b, mixtral_8x7b, vit_b16);
 - the layers in the publication, counted by hand (the others).
 """
 
@@ -33,6 +33,10 @@ PARAMETERS = {
     "bert_base": 109_514_298,
     "vit_b16": 86_567_656,
     "vit_tiny": 208_074,
+    "llama31_8b": 8_030_261_248,
+    "llama_tiny": 853_120,
+    "mixtral_8x7b": 46_702_792_704,
+    "mixtral_tiny": 2_626_688,
 }
 # Higher than wide or the other way round, odd where models halve: an axis or a zero that is in the
 # wrong place is seen. What is flattened has more than one place.
@@ -58,4 +62,6 @@ SMALL_ITEMS = {
     "gpt_tiny": (5,),
     "vit_tiny": (8, 12, 3),
     "bert_base": (5,),  # two of its blocks
+    "llama_tiny": (5,),
+    "mixtral_tiny": (5,),
 }

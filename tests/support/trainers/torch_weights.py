@@ -11,16 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from torch import nn
 
-from dlbench.trainer.pytorch.models import transformers
+from dlbench.trainer.pytorch.models import llama, transformers
 
 NUMBERED = re.compile(
-    r"(?:conv2d|conv2d_transpose|batch_normalization|layer_normalization|dense)(?:_(\d+))?"
+    r"(?:conv2d|conv2d_transpose|batch_normalization|layer_normalization|rms_normalization|dense|"
+    r"experts)(?:_(\d+))?"
 )
 KINDS = {
     nn.ConvTranspose2d: "transposed convolution",
     nn.Conv2d: "convolution",
     nn.BatchNorm2d: "normalisation",
     nn.LayerNorm: "normalisation",
+    nn.RMSNorm: "scale",
+    llama.Experts: "experts",
     transformers.Bias: "bias",
     nn.Linear: "dense",
     nn.Embedding: "embedding",
@@ -29,6 +32,8 @@ ROLES = {
     "kernel": "weight",
     "bias": "bias",
     "gamma": "weight",
+    "scale": "weight",
+    **{name: name for name in ("router", "up", "down")},
     "beta": "bias",
     "moving_mean": "running_mean",
     "moving_variance": "running_var",
@@ -86,8 +91,10 @@ def _kind(layer: str, roles: Mapping[str, int]) -> str:
         return "embedding"
     if "beta" in roles:
         return "normalisation"
-    if roles.keys() == {"bias"}:
-        return "bias"
+    if len(roles) == 1 and "kernel" not in roles:
+        return next(iter(roles))  # bias or scale
+    if "router" in roles:
+        return "experts"
     if layer.startswith("conv2d_transpose"):
         return "transposed convolution"
     return "convolution" if roles["kernel"] == 4 else "dense"
@@ -109,6 +116,6 @@ def _place(form: str, kind: str, role: str, axes: int) -> Place:
     name = form.format(roles[role])
     if axes == 4:  # (height, width, inputs, outputs), of transposed ones (.., outputs, inputs)
         return Place(name, lambda a: a.transpose(3, 2, 0, 1), lambda a: a.transpose(2, 3, 1, 0))
-    if axes == 2 and role != "embeddings":
+    if axes == 2 and role not in ("embeddings", "router"):
         return Place(name, np.transpose, np.transpose)
     return Place(name, np.asarray, np.asarray)

@@ -3,6 +3,7 @@
 - FLOPs: two for each multiply-add of a product of matrices, of a convolution, of attention and of
   a recurrent cell, in the forward pass of one item. Zeros of padding and of masks count as any
   other value: attention is counted whole, causal or not.
+- Of a mixture of experts those count that are chosen for a token: the active parameters.
 - Left out: elementwise operations, reductions and the like (biases, activations, normalisation,
   pooling, softmax, dropout); look-ups in embeddings; the loss and the optimizer.
 - A training step counts as PASSES["train"] forward passes: each product has a gradient with respect

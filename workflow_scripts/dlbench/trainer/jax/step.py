@@ -60,19 +60,19 @@ def make_step(
     """
 
     def loss_of(trained, state, inputs, targets, training):
-        logits, others = model.stateless_call(
-            trained, state.others, scaled(inputs), training=training
+        logits, others, added = model.stateless_call(
+            trained, state.others, scaled(inputs), training=training, return_losses=True
         )
-        return losses.loss(targets, logits), others
+        return losses.loss(targets, logits), others, added
 
     def minimised(trained, state, inputs, targets):
-        loss, others = loss_of(trained, state, inputs, targets, training=True)
+        loss, others, added = loss_of(trained, state, inputs, targets, training=True)
         variables = zip(optimizer.variables, state.optimizer, strict=True)
         with keras.StatelessScope(state_mapping=list(variables)):
-            return optimizer.scale_loss(loss), (loss, others)
+            return optimizer.scale_loss(sum(added, loss)), (loss, others)
 
     def forward(state, inputs, targets):
-        loss, _ = loss_of(state.trained, state, inputs, targets, training=False)
+        loss, *_ = loss_of(state.trained, state, inputs, targets, training=False)
         return state, strategy.mean(loss), []
 
     def gradients_of(state, inputs, targets):

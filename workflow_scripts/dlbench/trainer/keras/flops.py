@@ -4,6 +4,7 @@
   shapes and compute nothing. A layer without a rule counts as the layers and operations of
   `keras.ops` that its `call` calls.
 - A layer that calls the backend directly cannot be followed: it has no rule.
+- A layer with `products`, as in models/llama.py, says itself what it needs for an item.
 """
 
 import math
@@ -108,7 +109,10 @@ def _add_layer(tally, layer, call):
         _follow(inner, layer, call.arguments.args, call.arguments.kwargs)
         tally.include(inner, recomputed=True)
         return
-    if isinstance(layer, layers.Embedding):
+    if hasattr(layer, "products"):  # what its model needs: it may compute more
+        for rows, before, after in layer.products(*items.shape[1:-1]):
+            tally.add(rows * before * after, rows * (before + after))
+    elif isinstance(layer, layers.Embedding):
         reverse = call.arguments.kwargs.get("reverse") or True in call.arguments.args[1:]
         if reverse:  # the logits, by weights that it shares
             shape, out = _shape(items), _shape(call.outputs[0])

@@ -184,7 +184,7 @@ def _convolution(result, args, inputs, weight):
 FACTORS = dict.fromkeys(("addmm", "baddbmm", "addmv"), (1, 2))
 # Multiply-adds by (result, arguments, the two factors).
 RULES: dict[str, Callable[..., int]] = {
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _product),
+    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "_grouped_mm"), _product),
     **dict.fromkeys(("mv", "addmv", "dot", "vdot"), _of_vector),
     "convolution": _convolution,
 }

@@ -167,7 +167,11 @@ class Step:
         logits_of = self._logits_of(parallel_model if spec.mode == "train" else model)
 
         def loss_of(inputs, targets):
-            return losses.loss(targets, logits_of(scaled(inputs)))
+            logits = logits_of(scaled(inputs))
+            if not isinstance(logits, tuple):
+                return losses.loss(targets, logits)
+            logits, added = logits  # minimised with the loss, which is logged alone
+            return losses.loss(targets, logits) + (added - added.detach())
 
         loss_of, as_whole = compile_loss(spec, loss_of)
         strategy.compiled = by_blocks | as_whole

@@ -101,7 +101,7 @@ def _device_step(spec, strategy, losses, model, optimizer, scaled):
     def gradients_of(inputs, targets):
         with tf.GradientTape() as tape:
             loss = losses.loss(targets, model(scaled(inputs), training=True))
-            minimised = optimizer.scale_loss(loss) * scale
+            minimised = optimizer.scale_loss(sum(model.losses, loss)) * scale
         return loss, tape.gradient(minimised, weights)
 
     if spec.xla:

@@ -12,7 +12,8 @@ A model file defines:
     RECOMPUTES (optional): True if `build` takes `recompute`.
     build(input_shape, classes): a keras.Model that returns logits, of the shape
         (batch, classes) for classification, (batch, height, width, 1) for segmentation
-        and (batch, tokens, classes) for language, masked or not.
+        and (batch, tokens, classes) for language, masked or not. Losses that its layers add
+        (Keras's add_loss) are minimised with that of its task, and not logged.
 It is the model of its name. A file with VARIANTS is a family instead: that literal dictionary has
 the name of each of its models, with the constants in which it differs. Its `build` takes
 `constants` as well: all of the file's and the model's by their names, and NAME.

@@ -43,6 +43,7 @@ vit_tiny, so small that it trains in seconds on two cores; not DeiT's Ti/16:
   4 160 of the positions, 49 984 of each block, 128 of the last normalisation and 650 of the head.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -103,14 +104,9 @@ def build(
 
 
 def _gpt(input_shape, classes, constants, recompute):
-    config = BlockConfig(
-        **constants["SIZE"],
-        causal=True,
-        norm_first=True,
-        epsilon=1e-5,
-        activation=gelu_tanh,
-        initializer=normal,
-    )
+    gelu_tanh = functools.partial(keras.activations.gelu, approximate=True)
+    differs = {"causal": True, "activation": gelu_tanh, "initializer": normal}
+    config = BlockConfig(**constants["SIZE"], **differs, epsilon=1e-5)
     tokens = keras.Input(input_shape, dtype="int32")
     embedding = TokenEmbedding(classes, config.width, config.initializer, name="words")
     positions = Positions(constants["POSITIONS"], config.initializer, name="positions")
@@ -120,14 +116,7 @@ def _gpt(input_shape, classes, constants, recompute):
 
 
 def _bert(input_shape, classes, constants, recompute):
-    config = BlockConfig(
-        **constants["SIZE"],
-        causal=False,
-        norm_first=False,
-        epsilon=1e-12,
-        activation=keras.activations.gelu,
-        initializer=truncated,
-    )
+    config = BlockConfig(**constants["SIZE"], norm_first=False, epsilon=1e-12)
     tokens = keras.Input(input_shape, dtype="int32")
     embedding = TokenEmbedding(classes, config.width, config.initializer, name="words")
     positions = Positions(constants["POSITIONS"], config.initializer, name="positions")
@@ -143,14 +132,7 @@ def _vit(input_shape, classes, constants, recompute):
     (height, wide), patch = input_shape[:2], constants["PATCH"]
     if height % patch or wide % patch:
         raise ValueError(f"patches of {patch} pixels do not fill {height} x {wide}")
-    config = BlockConfig(
-        **constants["SIZE"],
-        causal=False,
-        norm_first=True,
-        epsilon=1e-6,
-        activation=keras.activations.gelu,
-        initializer=truncated,
-    )
+    config = BlockConfig(**constants["SIZE"], epsilon=1e-6)
     images = keras.Input(input_shape)
     initializer = config.initializer()
     x = layers.Conv2D(config.width, patch, strides=patch, kernel_initializer=initializer)(images)
@@ -159,21 +141,8 @@ def _vit(input_shape, classes, constants, recompute):
     x = ClassToken(config.initializer, name="class")(x)
     x = Positions(tokens + 1, config.initializer, name="positions")(x)
     x = blocks(x, config, recompute)
-    x = FirstToken()(layers.LayerNormalization(epsilon=config.epsilon)(x))
-    return images, dense(classes, config)(x)
-
-
-class BlockConfig(NamedTuple):
-    """The settings that all blocks of a model share."""
-
-    width: int  # of a token's vector; the heads must divide it
-    heads: int
-    depth: int  # how many blocks there are
-    causal: bool  # whether a token attends to itself and earlier tokens only
-    norm_first: bool  # whether a block normalises its inputs, instead of its outputs
-    epsilon: float  # of layer normalisation, added to the variance
-    activation: Callable[[Any], Any]  # after the first dense layer, which is four times as wide
-    initializer: Initializer
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    return images, dense(classes, config)(x[:, 0])
 
 
 def normal() -> keras.initializers.Initializer:
@@ -185,9 +154,18 @@ def truncated() -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=DEVIATION)
 
 
-def gelu_tanh(x: Any) -> Any:
-    """GELU by its approximation with tanh, as GPT-2 has it."""
-    return keras.activations.gelu(x, approximate=True)
+class BlockConfig(NamedTuple):
+    """The settings that all blocks of a model share."""
+
+    width: int  # of a token's vector; the heads must divide it
+    heads: int
+    depth: int  # how many blocks there are
+    epsilon: float  # of layer normalisation, added to the variance
+    causal: bool = False  # whether a token attends to itself and earlier tokens only
+    norm_first: bool = True  # whether a block normalises its inputs, instead of its outputs
+    # After the first dense layer, which is four times as wide.
+    activation: Callable[[Any], Any] = keras.activations.gelu
+    initializer: Initializer = truncated
 
 
 class TokenEmbedding(layers.Layer):
@@ -258,17 +236,6 @@ class ClassToken(_Rows):
         return batch, tokens + 1, width
 
 
-class FirstToken(layers.Layer):
-    """The first of the tokens alone."""
-
-    def call(self, x: Any) -> Any:
-        return x[:, 0]
-
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        batch, _, width = input_shape
-        return batch, width
-
-
 class Bias(layers.Layer):
     """Adds a bias to each output."""
 
@@ -285,30 +252,42 @@ class Bias(layers.Layer):
 class Attention(layers.Layer):
     """Scaled dot-product attention of several heads, which divide the width, without weights.
 
-    From (batch, tokens, 3 * width), which are queries, keys and values, to (batch, tokens, width).
+    From (batch, tokens, queries, keys and values side by side) to (batch, tokens, queries). Keys
+    and values may have fewer heads, each for several of the queries in turn. `turn`, of arrays
+    (batch, tokens, heads, size), gives queries and keys their positions.
     """
 
     attends = True
 
-    def __init__(self, heads: int, causal: bool, **named: Any):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        causal: bool,
+        key_value_heads: int | None = None,
+        turn: Callable[[Any], Any] = lambda x: x,
+        **named: Any,
+    ):
         super().__init__(**named)
-        self.heads, self.causal = heads, causal
-
-    def build(self, input_shape: Any) -> None:
-        check_heads(input_shape[-1] // 3, self.heads)
+        if width % heads:
+            raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
+        self.width, self.size, self.causal, self.turn = width, width // heads, causal, turn
+        self.ends = [width, width + (key_value_heads or heads) * self.size]
+        self.all_width = 2 * self.ends[1] - width
 
     def call(self, x: Any) -> Any:
-        tokens, width = x.shape[1], x.shape[2] // 3
-        parts = (
-            ops.reshape(part, (-1, tokens, self.heads, width // self.heads))
-            for part in ops.split(x, 3, axis=-1)
+        tokens = x.shape[1]
+        query, key, value = (
+            ops.reshape(part, (-1, tokens, part.shape[2] // self.size, self.size))
+            for part in ops.split(x, self.ends, axis=-1)
         )
-        seen = ops.dot_product_attention(*parts, is_causal=self.causal)
-        return ops.reshape(seen, (-1, tokens, width))
+        seen = ops.dot_product_attention(
+            self.turn(query), self.turn(key), value, is_causal=self.causal
+        )
+        return ops.reshape(seen, (-1, tokens, self.width))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        batch, tokens, width = input_shape
-        return batch, tokens, width // 3
+        return (*input_shape[:-1], self.width)
 
 
 class Recomputed(layers.Layer):
@@ -325,26 +304,24 @@ class Recomputed(layers.Layer):
             return self.block(x)
         return keras.remat(self.block)(x)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return input_shape
-
-
-def check_heads(width: int, heads: int) -> None:
-    """Check that the heads divide the width of a token's vector."""
-    if width % heads:
-        raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
+    def compute_output_spec(self, x: Any) -> Any:
+        return self.block.compute_output_spec(x)
 
 
 def blocks(x: keras.KerasTensor, config: BlockConfig, recompute: bool) -> keras.KerasTensor:
     """All blocks of a model."""
     for number in range(config.depth):
-        if recompute:
-            inside = keras.Input(x.shape[1:], dtype=x.dtype)
-            made = keras.Model(inside, _block(inside, config), name=f"block{number}")
-            x = Recomputed(made, name=f"recomputed{number}")(x)
-        else:
-            x = _block(x, config)
+        x = block(x, lambda y: _block(y, config), recompute, number)
     return x
+
+
+def block(x: keras.KerasTensor, make: Callable[[Any], Any], recompute: bool, number: int) -> Any:
+    """`make(x)`, a block of a model, which may be computed again in the backward pass."""
+    if not recompute:
+        return make(x)
+    inside = keras.Input(x.shape[1:], dtype=x.dtype)
+    made = keras.Model(inside, make(inside), name=f"block{number}")
+    return Recomputed(made, name=f"recomputed{number}")(x)
 
 
 def dense(units: int, config: BlockConfig, **named: Any) -> keras.layers.Dense:
@@ -366,7 +343,7 @@ def _residual(x, config, inner):
 
 def _attention(x, config):
     x = dense(3 * config.width, config)(x)
-    return dense(config.width, config)(Attention(config.heads, config.causal)(x))
+    return dense(config.width, config)(Attention(config.width, config.heads, config.causal)(x))
 
 
 def _two_layers(x, config):

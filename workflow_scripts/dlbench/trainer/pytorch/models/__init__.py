@@ -8,7 +8,8 @@ A model file defines TASK, INPUT_SHAPE (channels last), CLASSES and VARIANTS, as
     build(input_shape, classes): a torch.nn.Module that takes (batch, channels, height, width),
         or (batch, tokens) for language, and returns logits: (batch, classes) for
         classification, (batch, 1, height, width) for segmentation and
-        (batch, tokens, classes) for language.
+        (batch, tokens, classes) for language. While it trains, it may return (logits, a loss that
+        is minimised with that of its task).
 Layers, initial weights and numbers of parameters are those of the model of the same name for Keras,
 whose file names the publication; tests compare them. torchvision, whose AlexNet and GoogLeNet are
 other networks, is not used. Layers that families share lie in layers.py above.

@@ -24,34 +24,14 @@ def build(
 ) -> nn.Module:
     task, size, positions = constants["TASK"], constants["SIZE"], constants.get("POSITIONS", 0)
     if task == "language":
-        config = BlockConfig(
-            **size,
-            causal=True,
-            norm_first=True,
-            epsilon=1e-5,
-            activation=functools.partial(nn.GELU, approximate="tanh"),
-            initializer=normal,
-        )
-        return GPT(classes, positions, config, recompute)
-    others = {"causal": False, "activation": nn.GELU, "initializer": truncated}
+        gelu_tanh = functools.partial(nn.GELU, approximate="tanh")
+        differs = {"causal": True, "activation": gelu_tanh, "initializer": normal}
+        return GPT(classes, positions, BlockConfig(**size, **differs, epsilon=1e-5), recompute)
     if task == "masked_language":
-        config = BlockConfig(**size, **others, norm_first=False, epsilon=1e-12)
+        config = BlockConfig(**size, norm_first=False, epsilon=1e-12)
         return BERT(classes, positions, config, recompute)
-    config = BlockConfig(**size, **others, norm_first=True, epsilon=1e-6)
+    config = BlockConfig(**size, epsilon=1e-6)
     return ViT(input_shape, classes, constants["PATCH"], config, recompute)
-
-
-class BlockConfig(NamedTuple):
-    """The settings that all blocks of a model share: see the file for Keras."""
-
-    width: int
-    heads: int
-    depth: int
-    causal: bool
-    norm_first: bool
-    epsilon: float
-    activation: Callable[[], nn.Module]
-    initializer: layers.Initializer
 
 
 def normal(weight: torch.Tensor) -> torch.Tensor:
@@ -61,6 +41,19 @@ def normal(weight: torch.Tensor) -> torch.Tensor:
 def truncated(weight: torch.Tensor) -> torch.Tensor:
     """A normal distribution cut off at two standard deviations."""
     return nn.init.trunc_normal_(weight, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
+
+
+class BlockConfig(NamedTuple):
+    """The settings that all blocks of a model share: see the file for Keras."""
+
+    width: int
+    heads: int
+    depth: int
+    epsilon: float
+    causal: bool = False
+    norm_first: bool = True
+    activation: Callable[[], nn.Module] = nn.GELU
+    initializer: layers.Initializer = truncated
 
 
 class TiedLogits(nn.Module):
@@ -117,23 +110,29 @@ class Bias(nn.Module):
 class Attention(nn.Module):
     """Scaled dot-product attention of several heads, which divide the width, without weights.
 
-    From (batch, tokens, 3 * width), which are queries, keys and values, to (batch, tokens, width).
+    From (batch, tokens, queries, keys and values side by side) to (batch, tokens, queries). Keys
+    and values may have fewer heads, each for several of the queries in turn. `turn`, of arrays
+    (batch, heads, tokens, size), gives queries and keys their positions.
     """
 
-    def __init__(self, width: int, heads: int, causal: bool):
+    def __init__(self, width: int, heads: int, causal: bool, key_value_heads: int | None = None):
         super().__init__()
         if width % heads:
             raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
-        self.heads, self.size, self.causal = heads, width // heads, causal
+        self.size, self.causal = width // heads, causal
+        others = (key_value_heads or heads) * self.size
+        self.widths, self.grouped = (width, others, others), others < width
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, tokens, _ = x.shape
-        query_key_value = (
-            chunk.view(batch, tokens, self.heads, self.size).transpose(1, 2)
-            for chunk in x.chunk(3, dim=-1)
+    def forward(
+        self, x: torch.Tensor, turn: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
+    ) -> torch.Tensor:
+        query, key, value = (
+            part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in x.split(self.widths, -1)
         )
-        y = functional.scaled_dot_product_attention(*query_key_value, is_causal=self.causal)
-        return y.transpose(1, 2).reshape(batch, tokens, -1)
+        y = functional.scaled_dot_product_attention(
+            turn(query), turn(key), value, is_causal=self.causal, enable_gqa=self.grouped
+        )
+        return y.transpose(1, 2).flatten(2)
 
 
 class Block(nn.Module):
@@ -169,19 +168,22 @@ class Block(nn.Module):
 class Blocks(nn.ModuleList):
     """All blocks of a model; `recompute`: the backward pass computes activations again."""
 
-    def __init__(self, config: BlockConfig, recompute: bool):
-        super().__init__(Block(config) for _ in range(config.depth))
+    def __init__(self, config: Any, recompute: bool, kind: Callable[..., nn.Module] = Block):
+        super().__init__(kind(config) for _ in range(config.depth))
         self._recompute = recompute
         for block in self:
             block.recomputes = recompute  # its products count once more: model_flops.py
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for block in self:
-            if self._recompute and torch.is_grad_enabled():
-                x = checkpoint.checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
+            x = self.call(block, x)
         return x
+
+    def call(self, block: nn.Module, *inputs: torch.Tensor) -> Any:
+        """One of the blocks, for models that give their blocks more than one input."""
+        if self._recompute and torch.is_grad_enabled():
+            return checkpoint.checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
 
 
 def norm(config: BlockConfig) -> nn.LayerNorm:
