@@ -19,12 +19,8 @@
 - Sizes, EPSILON, BALANCE and the deviation of initial weights are those of the published
   config.json of Llama-3.1-8B and Mixtral-8x7B-v0.1. The tiny ones learn bytes in seconds.
 
-Parameters, of which the embedding, the logits, the blocks and the last normalisation have:
-- llama31_8b: 8 030 261 248; 2 x 525 336 576, 32 x 218 112 000 and 4 096.
-- llama_tiny: 853 120; 2 x 32 768, 4 x 196 864 and 128.
-- mixtral_8x7b: 46 702 792 704; 2 x 131 072 000, 32 x 1 451 270 144 and 4 096. A token meets
-  12 879 925 248 of them.
-- mixtral_tiny: 2 626 688; 2 x 32 768, 4 x 640 256 and 128.
+Parameters: 8 030 261 248 of llama31_8b; 853 120 of llama_tiny; 46 702 792 704 of mixtral_8x7b, of
+which a token meets 12 879 925 248; and 2 626 688 of mixtral_tiny.
 """
 
 import functools

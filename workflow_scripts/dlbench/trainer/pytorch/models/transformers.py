@@ -25,7 +25,7 @@ def build(
     task, size, positions = constants["TASK"], constants["SIZE"], constants.get("POSITIONS", 0)
     if task == "language":
         gelu_tanh = functools.partial(nn.GELU, approximate="tanh")
-        differs = {"causal": True, "activation": gelu_tanh, "initializer": normal}
+        differs: dict[str, Any] = {"causal": True, "activation": gelu_tanh, "initializer": normal}
         return GPT(classes, positions, BlockConfig(**size, **differs, epsilon=1e-5), recompute)
     if task == "masked_language":
         config = BlockConfig(**size, norm_first=False, epsilon=1e-12)
