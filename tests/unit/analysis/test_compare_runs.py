@@ -3,16 +3,17 @@
 import dataclasses
 import json
 import math
+import re
 
 import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
-from dlbench.analysis import campaigns, comparison_page
+from dlbench.analysis import campaigns, compare_runs
 from dlbench.pages import formats
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_columns
-from support.comparisons.compared_campaigns import A_RATES, compared, rates
+from support.comparisons.compared_campaigns import A_RATES, STEP, compared, rates
 from support.programs.in_process import dlbench
 from support.runs.made_runs import measured
 
@@ -72,7 +73,7 @@ def test_faster_or_slower_by_more_than_the_margin_is_said():
         assert pair.verdict == verdict
         assert pair.better_beyond_margin == (is_beyond and steps > 0)
         assert pair.beyond_margin == (is_beyond and steps < 0)
-        text = " ".join(formats.text(comparison_page.comparison_page(found)).split())
+        text = " ".join(formats.text(compare_runs.comparison_page(found)).split())
         assert (f"{verdict}: by more" in text) == is_beyond
 
 
@@ -141,7 +142,7 @@ def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed(
     assert (none.verdict, none.reason, none.b.failed) == ("failed", "in B", {"oom": 3})
     assert found.regressions(["failed"]) == [none]
     assert found.regressions(["slower"]) == []
-    text = formats.text(comparison_page.comparison_page(found), width=100)
+    text = formats.text(compare_runs.comparison_page(found), width=100)
     assert "1.414 (2), 1 failed" in text
     assert "3 oom" in text
 
@@ -162,7 +163,7 @@ def test_what_was_skipped_or_ran_out_of_time_has_not_failed(statuses, verdict):
     assert (pair.verdict, pair.reason, pair.is_different) == (verdict, "in B", False)
     kinds = ("slower", "failed", "timeout", "skipped")
     assert [k for k in kinds[:3] if found.regressions([k])] == [verdict] * (verdict != "skipped")
-    assert f"1 {verdict}." in comparison_page.comparison_page(found).lead
+    assert f"1 {verdict}." in compare_runs.comparison_page(found).lead
 
 
 def test_what_one_side_has_only_is_listed_with_its_nearest_partner():
@@ -177,7 +178,7 @@ def test_what_one_side_has_only_is_listed_with_its_nearest_partner():
     assert listed[("A", "lenet5", 64)] == {"batch_per_device": (64, 32), "xla": (True, False)}
     assert listed[("B", "lenet5", 32)] == {"batch_per_device": (32, 8)}
     assert listed[("B", "vgg11", 8)] == {"model": ("vgg11", "lenet5")}
-    of_a, _ = comparison_page.comparison_page(found).sections[-2:]
+    of_a, _ = compare_runs.comparison_page(found).sections[-2:]
     assert (of_a.heading, of_a.table.headings[2]) == ("Only in A (1)", "nearest in B differs in")
     assert of_a.table.rows[0][1:] == ["1", "batch_per_device 64 / 32; xla true / false"]
 
@@ -325,7 +326,7 @@ def test_a_metric_that_programs_name_is_compared_in_its_direction(better, verdic
     (pair,) = found.pairs
     assert (pair.verdict, found.metric.unit) == (verdict, "GB/s")
     assert pair.compared.p_difference == pytest.approx(0.025721, abs=1e-6)
-    assert f"1 {verdict}" in formats.text(comparison_page.comparison_page(found, None))
+    assert f"1 {verdict}" in formats.text(compare_runs.comparison_page(found, None))
 
 
 def test_metrics_of_a_table_are_read_from_the_one_beside_it(tmp_path):
@@ -337,3 +338,82 @@ def test_metrics_of_a_table_are_read_from_the_one_beside_it(tmp_path):
     found = campaigns.read(tmp_path / "runs.parquet")
     assert [run.numbers for run in found.runs] == [{"images_per_second": 5.0}, {"busbw": 7.0}]
     assert campaigns.find_metric("busbw", found).unit == "GB/s"
+
+
+def test_the_page_is_one_file_without_scripts_whatever_the_names_are():
+    found = compared(
+        [measured(A_RATES, facts={"site": "<script>alert(1)</script>"})],
+        [measured(rates(-4), facts={"site": "a|b *c* \"d\" & 'e'"})],
+    )
+    made = formats.html_page(compare_runs.comparison_page(found, found.regressions(["slower"])))
+    assert not re.search(r"<(script|link|img|iframe)| (src|href)=", made)
+    for tag in set(re.findall(r"</(\w+)>", made)):
+        assert len(re.findall(rf"<{tag}\b", made)) == made.count(f"</{tag}>"), tag
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in made
+    assert "@import" not in made and "url(" not in made
+    markdown = formats.markdown(compare_runs.comparison_page(found))
+    assert r"a\|b \*c\*" in markdown
+    assert r"\<script\>" in markdown
+    assert "| combination | A | B | B / A | 95 % interval | verdict |\n| --- | ---: |" in markdown
+
+
+def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_checked_all_the_same():
+    def of(session, steps):
+        runs = measured(rates(steps))
+        return [dataclasses.replace(run, session=session) for run in runs]
+
+    together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
+    for found in (together, apart):
+        page = compare_runs.comparison_page(found)
+        forms = [formats.written(page, {}, form) for form in ("text", "markdown", "html")]
+        assert [" ".join(text.split()).count("A and B were measured apart") for text in forms] == (
+            [0, 0, 0] if found is together else [1, 1, 1]
+        )
+        assert compare_runs.values(found)["measured_apart"] == (found is apart)
+    assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
+    assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
+    unknown = compared([measured(A_RATES)], [measured(rates(1))])
+    assert not unknown.measured_apart
+
+
+def test_only_values_that_all_combinations_share_are_in_common():
+    def both(rates):
+        settings = {"precision": "float16", "clip_norm": 1.0}, {"clip_norm": 1.0}, {"steps": 60}
+        return [measured(rates, **{"xla": True} | one) for one in settings]
+
+    page = compare_runs.comparison_page(compared(both(A_RATES), both(rates(1))))
+    assert page.sections[0].paragraphs[0] == "in common: XLA"
+
+
+def test_text_is_as_wide_as_it_may_be_and_words_are_broken_where_they_do_not_fit():
+    long = "x" * 30 + " y" * 40
+    found = compared(
+        [measured(A_RATES, strategy_options=long), measured(A_RATES, xla=True)],
+        [measured(rates(1), strategy_options=long), measured(rates(1), precision="bfloat16")],
+    )
+    for width in (80, 100, 120):
+        lines = formats.text(compare_runs.comparison_page(found), width).splitlines()
+        assert max(map(len, lines)) <= width
+    table = [["name", "meaning"], ["x" * 20 + " y", "some words " * 8]]
+    widths = {width: formats._widths(table, width) for width in (80, 40, 30)}
+    assert widths == {80: [22, 56], 40: [20, 18], 30: [16, 12]}
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(("steps", "verdict"), [(-5, "slower"), (0.0, "equivalent"), (5, "faster")])
+def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps, verdict):
+    tight = 110, 110.01, 110.02
+    sides = [measured(tight), measured([rate * STEP**steps for rate in tight])]
+    quiet = compared(sides[:1], sides[1:])
+    assert [pair.verdict for pair in quiet.pairs] == [verdict]
+    assert len(quiet.regressions(["slower"])) == (steps == -5)
+    sides[side][1] = dataclasses.replace(sides[side][1], disturbed=True)
+    loud = compared(sides[:1], sides[1:])
+    (pair,) = loud.pairs
+    assert (pair.verdict, pair.is_different) == ("undecided", False)
+    assert loud.regressions(["slower"]) == []
+    assert pair.compared == quiet.pairs[0].compared
+    reason = f"other processes disturbed runs: 1 in {'AB'[side]}"
+    assert reason in " ".join(formats.text(compare_runs.comparison_page(loud), 200).split())
+    (plain,) = compare_runs.values(loud)["combinations"]
+    assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == reason

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from dlbench.analysis import compare_runs, comparison_page
+from dlbench.analysis import compare_runs
 from dlbench.pages import formats
 from dlbench.tables import parquet_files, table_columns
 from support.results import chromium, made_tables
@@ -121,7 +121,7 @@ def test_a_comparison_of_hostile_names_shows_them_and_runs_none(open_page, evil,
     )
     found = compare_runs.compare(one, other)
     path = tmp_path / "page.html"
-    made = formats.html_page(comparison_page.comparison_page(found, found.regressions(["slower"])))
+    made = formats.html_page(compare_runs.comparison_page(found, found.regressions(["slower"])))
     path.write_text(made, encoding="utf-8")
     page = open_page(path)
     title, elements, text = page_content(page)

@@ -1,4 +1,4 @@
-"""prepare_image: images are checked from inside, and what is refused."""
+"""make_image: images are checked from inside, and what is refused."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins, tools
-from dlbench.images import prepare_image, trainer_image
+from dlbench.images import make_image, trainer_image
 from dlbench.plan import skipping
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
@@ -56,7 +56,7 @@ def interpreter(said, code=0):
 def prepare(python, image=None, runtime="charliecloud", **chosen):
     image = image or make(root_folder(marker='{"image_id": "build-1"}'))
     output = Path("results/images/x/form.json")
-    prepare_image.prepare(image, runtime, chosen, python, False, output)
+    make_image.prepare(image, runtime, chosen, python, False, output)
     return trainer_image.read_form(output)
 
 

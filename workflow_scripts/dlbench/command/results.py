@@ -214,14 +214,14 @@ def _check_compared(args):
 
 
 def _compare(a, args):
-    from dlbench.analysis import campaigns, compare_runs, comparison_page
+    from dlbench.analysis import campaigns, compare_runs
 
     b = campaigns.read(args.b)
     comparison = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
     if "slower" in (args.fail_on or ()):
         comparison.metric.check_direction()
     regressions = None if args.fail_on is None else comparison.regressions(args.fail_on)
-    page = comparison_page.comparison_page(comparison, regressions)
+    page = compare_runs.comparison_page(comparison, regressions)
     _write_page(page, compare_runs.values(comparison, regressions), args)
     return bool(regressions)
 

@@ -121,7 +121,7 @@ def add_prepare_image(parser: argparse.ArgumentParser) -> None:
 def prepare_image(args: argparse.Namespace) -> None:
     """Convert an image to the form that a runtime needs; check from inside that it is usable."""
     from dlbench.images import trainer_image
-    from dlbench.images.prepare_image import prepare
+    from dlbench.images.make_image import prepare
 
     recorded = trainer_image.record_failure(args.output)
     with recorded if args.keep_failure else contextlib.nullcontext():
