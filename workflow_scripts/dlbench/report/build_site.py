@@ -71,11 +71,6 @@ def anchor(*key: object) -> str:
     return f"s{json_digest(list(key))[:DIGITS]}"
 
 
-def study_page(study: str) -> str:
-    """The name of the page of a study."""
-    return file_name("study", study, study)
-
-
 @dataclass(frozen=True, eq=False)
 class Session:
     """A session of a history that counts, with the origin of its numbers.
@@ -86,6 +81,7 @@ class Session:
         provenance: {a name of PROVENANCE: texts, with a comma between}.
     """
 
+    machine: "Machine"
     site: str
     name: str
     study: str
@@ -102,8 +98,8 @@ class Session:
 
     @property
     def address(self) -> str:
-        """The place that says all about it: in the page of its study."""
-        return f"{study_page(self.study)}#{self.anchor}"
+        """The place that says all about it: in the page of its machine."""
+        return f"{self.machine.address}#{self.anchor}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,14 +210,6 @@ class Site:
     left_out: list[Row]
     notes: list[str]
 
-    @property
-    def studies(self) -> dict[str, list[Session]]:
-        """{name of a study: its sessions by date}, by name."""
-        found: dict[str, list[Session]] = {}
-        for session in self.sessions:
-            found.setdefault(session.study, []).append(session)
-        return dict(sorted(found.items()))
-
     def machine(self, row: Row) -> Machine:
         """The machine of a row of the table of findings or campaigns."""
         key = row["site"], row["machine_id"]
@@ -322,6 +310,7 @@ class _Reading:
             codes = set(rows.codes[name][indices].tolist()) - {-1}
             provenance[name] = ", ".join(sorted(rows.texts[name][code] for code in codes))
         return Session(
+            machine=self._machine(first),
             site=rows.text("site", first),
             name=self._text("session", first),
             study=self._text("study", first) or NO_STUDY,
@@ -433,10 +422,8 @@ def _earlier(output: Path) -> list[str]:
 def _pages(site: Site, archives: str | None) -> Iterator[tuple[str, Page]]:
     """(name, Page) of each file."""
     yield "index.html", index(site)
-    for name, sessions in site.studies.items():
-        yield study_page(name), study(name, sessions, site, archives)
     for one in site.machines:
-        yield one.address, machine(one)
+        yield one.address, machine(one, archives)
     for each in site.conditions:
         yield each.address, condition(each)
 
@@ -496,10 +483,6 @@ def _of_session(one: Session) -> Cell:
     return Cell(one.name, note=origin, href=one.address)
 
 
-def _of_study(name: str) -> Cell:
-    return Cell(name, href=study_page(name))
-
-
 def _of_archive(one: Session, archives: str | None) -> Cell:
     """The archive of a session with its whole digest, and a link where archives have an address."""
     if not one.archive_sha256:
@@ -535,14 +518,13 @@ def _counted(values: Iterable[object], noun: str) -> str:
 
 
 def index(site: Site) -> Page:
-    """The page with all machines, studies and conditions, and the latest changes."""
+    """The page with all machines and conditions, and the latest changes."""
     return Page(
         title=TITLE,
         lead=_lead(site),
         sections=(
             Section("Latest changes", *_latest_changes(site)),
             Section("Machines", (), _machines(site)),
-            Section("Studies", (), _studies(site)),
             Section("Conditions", (), _conditions(site)),
             *_left_out(site),
         ),
@@ -586,20 +568,6 @@ def _machines(site):
     return Table(headings, rows, right=(1, 2, 3, 5))
 
 
-def _studies(site):
-    machines = _machine_of(site)
-    rows = [
-        [
-            _of_study(name),
-            str(len(sessions)),
-            *_dates(sessions),
-            ", ".join(sorted({machines[one].label for one in sessions})),
-        ]
-        for name, sessions in site.studies.items()
-    ]
-    return Table(("study", "sessions", "first", "last", "machines"), rows, right=(1, 2, 3))
-
-
 def _conditions(site):
     rows = []
     for one in site.conditions:
@@ -623,66 +591,34 @@ def _left_out(site):
         yield Section(heading, (), Table(("session", "site", "standing", "reason"), rows))
 
 
-def _machine_of(site) -> dict[Session, Machine]:
-    return {session: machine for machine in site.machines for session in machine.sessions}
-
-
-def study(name: str, sessions: list[Session], site: Site, archives: str | None) -> Page:
-    """The page of a study: its sessions, with the origin of their numbers, and its conditions.
-
-    `archives`: address of the folder that has the archives; None: it is not known.
-    """
-    mine = set(sessions)
-    rows: list[list[str | Cell]] = []
-    for series in (one for condition in site.conditions for one in condition.series):
-        points = [point for point in series.measured if point.session in mine]
-        if points:
-            value = value_text(points[-1].mean, series.unit)
-            links = _of_condition(series), _of_machine(series.machine)
-            rows.append([*links, str(len(points)), value, _of_session(points[-1].session)])
-    machines = _machine_of(site)
-    headings = ("condition", "machine", "sessions", "newest value (95 %)", "from")
-    count = phrases.counted(len(sessions), "session")
-    return Page(
-        title=f"Study: {name}",
-        lead=f"{count}, {' to '.join(_dates(sessions))}, on "
-        f"{_counted((machines[one] for one in sessions), 'machine')}.",
-        sections=(
-            Section("Conditions", (), Table(headings, rows, right=(2, 3))),
-            Section("Sessions", (_ARCHIVES,), _sessions_of_study(sessions, machines, archives)),
-        ),
-    )
-
-
-def _sessions_of_study(sessions, machines, archives):
+def _sessions(machine, archives):
     rows = [
         [
             Cell(one.name, anchor=one.anchor, note=day(one.started_at)),
-            _of_machine(machines[one]),
+            one.study,
             str(one.conditions),
             _of_archive(one, archives),
             "; ".join(
                 f"{PROVENANCE[name]} {text}" for name, text in one.provenance.items() if text
             ),
         ]
-        for one in reversed(sessions)
+        for one in reversed(machine.sessions)
     ]
-    return Table(("session", "machine", "numbers", "from", "with"), rows, right=(2,))
+    return Table(("session", "study", "numbers", "from", "with"), rows, right=(2,))
 
 
 # Machines and conditions: series over time, and the numbers behind them.
 
 
-def machine(one: Machine) -> Page:
-    """The page of a machine: its changes, series, levels, sessions and facts."""
+def machine(one: Machine, archives: str | None) -> Page:
+    """The page of a machine: its changes, series, levels, sessions and facts.
+
+    `archives`: address of the folder that has the archives; None: it is not known.
+    """
     count = phrases.counted(len(one.sessions), "session")
     first, last = _dates(one.sessions)
     changes = Table(("since", "change", "finding"), [_change(row) for row in one.findings])
     levels = [[_of_condition(series), *_level(series)] for series in one.series]
-    sessions: list[list[str | Cell]] = [
-        [_of_session(s), day(s.started_at), _of_study(s.study), str(s.conditions)]
-        for s in reversed(one.sessions)
-    ]
     return Page(
         title=f"Machine: {one.label}",
         lead=f"{one.hardware}. {count}, {first} to {last}; "
@@ -691,9 +627,7 @@ def machine(one: Machine) -> Page:
             Section("Changes", *(((), changes) if one.findings else (NO_CHANGE, None))),
             Section("History", (_CHARTS,), drawings=_charts(one, "condition")),
             Section("Baselines", (_BASELINES,), _levels("condition", levels)),
-            Section(
-                "Sessions", (), Table(("session", "date", "study", "numbers"), sessions, right=(3,))
-            ),
+            Section("Sessions", (_ARCHIVES,), _sessions(one, archives)),
             Section(f"Facts, {day(one.sessions[-1].started_at)}", (), _facts(one)),
         ),
     )
