@@ -58,10 +58,22 @@ def pythons(place, monkeypatch):
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
-    """Two batch sizes, two repeats each, of which nothing is trained."""
-    (tmp_path / "envs").symlink_to(REPOSITORY / "envs")
+def here(tmp_path, monkeypatch):
+    """The working directory, which is empty."""
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def project(here):
+    """The working directory, which has the environments of the project."""
+    (here / "envs").symlink_to(REPOSITORY / "envs")
+    return here
+
+
+@pytest.fixture
+def study(project):
+    """Two batch sizes, two repeats each, of which nothing is trained."""
     return config.study(SETTINGS)
 
 

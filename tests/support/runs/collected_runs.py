@@ -32,10 +32,8 @@ PROCESS = {
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(project):
+    return project
 
 
 def study(*blocks, **changes):

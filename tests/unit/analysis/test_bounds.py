@@ -140,12 +140,11 @@ def test_what_is_written_is_passed_by_the_same_campaign_and_failed_by_a_slower_o
         bounds.write(path, runs(1), "images_per_second", 5)
 
 
-def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_program_says_by_its_exit_code_whether_all_passed(here):
     row = {"run_id": "a", "status": "ok", "model": "lenet5", "dataset": "digits"}
     for name, value in (("a", 100.0), ("slow", 90.0)):
         row |= {"batch_per_device": 8, "images_per_second": value}
-        (tmp_path / f"{name}.json").write_text(json.dumps([row]))
+        (here / f"{name}.json").write_text(json.dumps([row]))
 
     def start(*arguments):
         return dlbench("compare", *arguments)
@@ -153,11 +152,11 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path, monkeypa
     finished = start("a.json", "--write-bounds", "r.yaml")
     assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 bounds\n")
     assert start("a.json", "--bounds", "r.yaml").returncode == 0
-    both = yaml.safe_load((tmp_path / "r.yaml").read_text())
+    both = yaml.safe_load((here / "r.yaml").read_text())
     (kept,) = both["references"]
     too_fast = kept["images_per_second"] | {"value": 200.0}
     both["references"].append(kept | {"images_per_second": too_fast})
-    (tmp_path / "both.yaml").write_text(yaml.safe_dump(both))
+    (here / "both.yaml").write_text(yaml.safe_dump(both))
     failed = start("a.json", "--bounds", "both.yaml")
     assert (failed.returncode, "1 of 2 bounds passed, 1 failed" in failed.stdout) == (1, True)
     failed = start("slow.json", "--references", "r.yaml")
@@ -166,7 +165,7 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path, monkeypa
     assert "FAIL: -10.0" in failed.stdout
     (plain,) = json.loads(start("slow.json", "--references", "r.yaml", "--format", "json").stdout)
     assert (plain["passed"], plain["measured"]) == (False, 90.0)
-    (tmp_path / "r.yaml").write_text("references: 3")
+    (here / "r.yaml").write_text("references: 3")
     assert start("a.json", "--references", "r.yaml").returncode == 2
     assert start("a.json", "a.json", "--references", "r.yaml").returncode == 2
 

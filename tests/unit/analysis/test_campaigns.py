@@ -31,8 +31,7 @@ def test_all_forms_of_a_campaign_are_the_same(study, tmp_path):
         assert campaigns.read(name).runs[0].numbers["images_per_second"] > 0
 
 
-def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_disturbed_runs_are_known_from_records_and_from_tables(here):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100)
     finish(run, 10, made_from={"code": "0"})
     place = run_record.folder(run.id) / "run.json"
@@ -42,28 +41,24 @@ def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeyp
         content["summary"]["disturbed"] = reason
         place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
         rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": reason}]
-        (tmp_path / "runs.json").write_text(json.dumps(rows))
-        parquet_files.write(tmp_path / "runs.parquet", rows, table_columns.RUNS)
+        (here / "runs.json").write_text(json.dumps(rows))
+        parquet_files.write(here / "runs.parquet", rows, table_columns.RUNS)
         for name in ("results", "runs.parquet", "runs.json"):
-            (found,) = campaigns.read(tmp_path / name).runs
+            (found,) = campaigns.read(here / name).runs
             assert found.disturbed == bool(reason), name
 
 
-def test_the_throughput_of_texts_is_known_in_tokens_from_records_too(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_throughput_of_texts_is_known_in_tokens_from_records_too(here):
     run = Run(model="lstm_ptb", dataset="synthetic", batch_per_device=8, steps=100)
     path = write(run, 60, made_from={"code": "0"})
     path.write_text(path.read_text().replace('"spec":', '"item_shape": [20], "spec":', 1))
     parse_run.parse(run, path, path.with_name("run.json"))
-    (found,) = campaigns.read(tmp_path / "results").runs
+    (found,) = campaigns.read(here / "results").runs
     rate = found.numbers["images_per_second"]
     assert found.numbers["tokens_per_second"] == pytest.approx(20 * rate)
 
 
-def test_a_run_that_contradicts_itself_has_not_finished_by_its_record_nor_by_a_table(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_a_run_that_contradicts_itself_has_not_finished_by_its_record_nor_by_a_table(here):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100)
     finish(run, 10, made_from={"code": "0"})
     place = run_record.folder(run.id) / "run.json"
@@ -73,9 +68,9 @@ def test_a_run_that_contradicts_itself_has_not_finished_by_its_record_nor_by_a_t
     place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
     row = {"run_id": run.id, "status": "ok", **run.values(), "global_batch": run.global_batch}
     row |= {n: content["summary"][n] for n in ("images_per_second", "step_time_mean_s")}
-    (tmp_path / "runs.json").write_text(json.dumps([row]))
+    (here / "runs.json").write_text(json.dumps([row]))
     for source in ("results", "runs.json"):
-        campaign = campaigns.read(tmp_path / source)
+        campaign = campaigns.read(here / source)
         assert campaign.finished() == []
         assert campaign.runs[0].status == campaigns.CONTRADICTORY
         assert campaign.runs[0].numbers.get("images_per_second") is None

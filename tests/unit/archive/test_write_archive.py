@@ -108,10 +108,8 @@ def test_runs_are_current_in_the_unpacked_archive(tmp_path, monkeypatch):
     assert {judgement.state(run)[0] for run in study.runs} == {judgement.State.CURRENT}
 
 
-def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "envs").symlink_to(made_archives.REPOSITORY / "envs")
-    shards = tmp_path / "far" / "digits"
+def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(project, monkeypatch):
+    shards = project / "far" / "digits"
     shards.mkdir(parents=True)
     for split in ("train", "validation"):
         (shards / f"{split}-00000-of-00001").write_bytes(b"shard")
@@ -120,7 +118,7 @@ def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(tmp_path, mo
     study = config.study(settings)
     _, before = stores.adopted(study)["digits"]
     changed, files = write_archive.portable(settings, study)
-    inside = tmp_path / "inside"
+    inside = project / "inside"
     (inside / "adopted" / "digits").mkdir(parents=True)
     (inside / "adopted/digits/manifest.json").write_bytes(files["adopted/digits/manifest.json"])
     monkeypatch.chdir(inside)
@@ -129,11 +127,9 @@ def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(tmp_path, mo
 
 
 def test_pictures_and_files_of_the_user_stand_for_the_same_data_in_the_archive(
-    tmp_path, monkeypatch
+    project, monkeypatch
 ):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "envs").symlink_to(made_archives.REPOSITORY / "envs")
-    far = tmp_path / "far"
+    far = project / "far"
     for name in ("pictures/cat/1.jpg", "pictures/cat/2.jpg", "pictures/dog/1.jpg",
                  "pictures/dog/2.jpg", "own/scans.py"):  # fmt: skip
         (far / name).parent.mkdir(parents=True, exist_ok=True)
@@ -147,13 +143,13 @@ def test_pictures_and_files_of_the_user_stand_for_the_same_data_in_the_archive(
     changed, files = write_archive.portable(settings, study)
     assert str(far) not in json.dumps(changed)
     for name, content_or_path in files.items():
-        path = tmp_path / "inside" / name
+        path = project / "inside" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         is_path = isinstance(content_or_path, Path)
         path.write_bytes(content_or_path.read_bytes() if is_path else content_or_path)
     shutil.rmtree(far)
-    monkeypatch.chdir(tmp_path / "inside")
-    (tmp_path / "inside/envs").symlink_to(made_archives.REPOSITORY / "envs")
+    monkeypatch.chdir(project / "inside")
+    (project / "inside/envs").symlink_to(made_archives.REPOSITORY / "envs")
     judgement.recipe.cache_clear()
     after = config.study(changed)
     assert (stores.adopted(after)["photos"].digest, judgement.recipe("scans")) == before

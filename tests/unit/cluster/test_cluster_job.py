@@ -29,16 +29,15 @@ DOWN = "#!/bin/sh\necho unable to contact qmaster >&2\nexit 1\n"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, program):
+def folder(here, monkeypatch, program):
     """A campaign's folder, on a Grid Engine that answers and has no jobs."""
-    monkeypatch.chdir(tmp_path)
     cluster_job.FOLDER.mkdir(parents=True)
     monkeypatch.setattr(cluster_job, "CACHE_S", 0)
     program("qstat", NONE)
     program("qhost", "<qhost/>")
     program("qacct", script="#!/bin/sh\nexit 1\n")
     program("qdel", script='#!/bin/sh\necho "$*" >>deleted\n')
-    return tmp_path
+    return here
 
 
 def job_script(folder, properties):

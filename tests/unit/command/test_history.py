@@ -14,9 +14,8 @@ SNAKEMAKE = "import sys\nprint('snakemake', *sys.argv[1:])\nsys.exit(7)\n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """A folder in which snakemake is a program that prints its arguments."""
-    monkeypatch.chdir(tmp_path)
     Path("snakemake.py").write_text(SNAKEMAKE)
     Path("Snakefile").touch()
     shutil.copy(REPOSITORY / "config.yaml", ".")

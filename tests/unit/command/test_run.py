@@ -22,14 +22,13 @@ def start(*arguments):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """A small workflow of somebody, with a study."""
-    monkeypatch.chdir(tmp_path)
     Path("Snakefile").write_text(SNAKEFILE)
     Path("config.yaml").write_text("a: 1\n")
     Path("mine").mkdir()
     Path("mine/config.yaml").write_text("b: 2\n")
-    return tmp_path
+    return here
 
 
 @pytest.mark.ci
@@ -41,10 +40,7 @@ def test_the_plain_command_is_printed_and_started(folder):
     assert "ran {b: 2}" in finished.stdout
 
 
-def test_a_folder_without_a_workflow_gets_that_of_dlbench_and_snakemakes_exit_code(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_without_a_workflow_gets_that_of_dlbench_and_snakemakes_exit_code(here):
     Path("snakemake.py").write_text("raise SystemExit(7)")  # started in the place of Snakemake
     Path("config.yaml").touch()
     finished = start()

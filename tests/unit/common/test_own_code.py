@@ -31,23 +31,17 @@ def test_our_files_have_their_names_at_home_and_their_absolute_paths_elsewhere(
     assert own_code.in_project_folder()
 
 
-def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(
-    as_it_is, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(as_it_is, here):
     name = "studies/README.md"
     assert own_code.user_or_project_path(name) == REPOSITORY / name
-    (tmp_path / "studies").mkdir()
-    (tmp_path / name).touch()
+    (here / "studies").mkdir()
+    (here / name).touch()
     assert own_code.user_or_project_path(name) == Path(name)
 
 
-def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(
-    as_it_is, tmp_path, monkeypatch
-):
+def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(as_it_is, here):
     assert own_code.search_hint("studies") == ""  # there is but one
-    monkeypatch.chdir(tmp_path)
-    assert own_code.search_hint("mine") == f" (paths lead from the working directory, {tmp_path})"
+    assert own_code.search_hint("mine") == f" (paths lead from the working directory, {here})"
     ours = own_code.search_hint("studies")
     assert f"dlbench's own folder has {own_code.PROJECT / 'studies'}: name that" in ours
     assert own_code.search_hint("/mine") == ""

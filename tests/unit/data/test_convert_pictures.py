@@ -218,15 +218,12 @@ def test_each_name_is_a_dataset_and_the_one_that_is_wrong_is_named(own, tmp_path
         adopted({}, "images")
 
 
-def test_pictures_are_taken_as_they_were_converted_except_by_starts_which_look(
-    own, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_pictures_are_taken_as_they_were_converted_except_by_starts_which_look(own, here):
     given = {"path": str(own)}
     settings = STUDY | {"data": STUDY["data"] | {"images": {"photos": given}}}
     study = config.study(settings | {"matrix": [BLOCK | {"dataset": "photos", "steps": 5}]})
     assert stores.adopted(study, as_converted=True) == stores.adopted(study)  # not converted yet
-    convert_pictures.convert("photos", given, tmp_path / "results/data/photos")
+    convert_pictures.convert("photos", given, here / "results/data/photos")
     before = stores.adopted(study)
     (own / "cat" / "0.jpg").unlink()
     assert stores.adopted(study, as_converted=True) == before

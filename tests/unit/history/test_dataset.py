@@ -55,8 +55,7 @@ def sound(tmp_path_factory):
 
 
 @pytest.fixture
-def history(sound, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def history(sound, here):
     Path("config.yaml").write_text("{}")
     return Path(shutil.copytree(sound, "history"))
 
@@ -153,8 +152,7 @@ def test_a_record_with_a_value_that_cannot_be_is_refused(part, value):
         campaigns.from_record(sound | {part: sound[part] | value})
 
 
-def test_the_other_runs_of_a_source_enter_and_a_pipe_is_not_opened(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_other_runs_of_a_source_enter_and_a_pipe_is_not_opened(here):
     made_campaigns.add_session("a", 1, {8: [1.0, 1.0]}, metrics=[{"name": "x", "value": "fast"}])
     made_campaigns.add_session("a", 1, {16: [2.0, 2.0, 2.0]})
     os.mkfifo(made_campaigns.archive("a", "a.zip").replace("a.zip", "b.zip"))

@@ -15,7 +15,7 @@ from dlbench.plan import standing
 from dlbench.records import costs, judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import supervisor
-from dlbench.study import config, other_trainers, trainer_environments
+from dlbench.study import config, other_trainers
 from dlbench.study.runs import Run
 from support.runs.ended_runs import ONE, SHORT, TWO, log_of
 from support.runs.made_runs import SETTINGS
@@ -59,9 +59,7 @@ TRAINERS = {"theirs": {"command": ["python3"], "log": "auto"}}
 
 
 @pytest.fixture(autouse=True)
-def study(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
+def study(project, monkeypatch):
     monkeypatch.setenv("PATH", "")  # no scheduler is asked for jobs that wait: it takes a process
     blocks = [{"name": f"block{i}", "repeats": 1, **run.values()} for i, run in enumerate(RUNS)]
     yield config.study(SETTINGS | {"trainers": TRAINERS, "matrix": blocks})

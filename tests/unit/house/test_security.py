@@ -134,9 +134,8 @@ def packed(*members):
     ],
     ids=["parent", "root", "within", "link", "hard link", "device", "fifo"],
 )
-def test_members_that_reach_outside_or_are_no_files_are_refused(member, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    place = tmp_path / "archives"
+def test_members_that_reach_outside_or_are_no_files_are_refused(member, here):
+    place = here / "archives"
     place.mkdir()
     (place / "x.tar.gz").write_bytes(packed(member))
     with pytest.raises(ArchiveError):
@@ -145,7 +144,7 @@ def test_members_that_reach_outside_or_are_no_files_are_refused(member, tmp_path
         (place / "x.tar").write_bytes(gzip.decompress((place / "x.tar.gz").read_bytes()))
         with pytest.raises(ArchiveError, match="leads out"):
             list(archives.tar_index(place / "x.tar"))
-    assert [path.name for path in tmp_path.iterdir()] == ["archives"]
+    assert [path.name for path in here.iterdir()] == ["archives"]
 
 
 # Configs.

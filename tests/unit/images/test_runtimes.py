@@ -253,8 +253,7 @@ def test_the_container_directive_gets_the_rest_by_variables(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_making_commands_runs_and_writes_nothing(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_making_commands_runs_and_writes_nothing(name, here, monkeypatch):
     monkeypatch.setattr(subprocess, "run", None)
     monkeypatch.setattr(subprocess, "Popen", None)
     module, chosen = load(name), CHOSEN.get(name, {})
@@ -265,7 +264,7 @@ def test_making_commands_runs_and_writes_nothing(name, tmp_path, monkeypatch):
     program = list(PROGRAM)
     module.command(container(name), program)
     assert program == PROGRAM
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 def test_variables_that_are_kept_out_are_none_that_are_handed_on_but_those_of_mpi():
@@ -540,9 +539,8 @@ def test_udocker_loads_names_and_sets_up_one_container(user, gpus):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
+def root(here):
     """A user's root folder, beside a file and a folder of this machine."""
-    monkeypatch.chdir(tmp_path)
     Path("big/root/etc").mkdir(parents=True)
     Path("big/root/etc/hosts").write_text("mine")
     Path("big/root/dev").mkdir()
@@ -552,7 +550,7 @@ def root(tmp_path, monkeypatch):
     marker.parent.mkdir(parents=True)
     marker.write_text('{"image_id": "x"}')
     Path(PLACE).mkdir()
-    return tmp_path / "big/root"
+    return here / "big/root"
 
 
 def form_of(root, name):

@@ -10,7 +10,6 @@ import pytest
 from dlbench import Error
 from dlbench.log import attempts, event_log
 from dlbench.starting import fates
-from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from support.runs.made_runs import write
 
@@ -18,10 +17,8 @@ RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100, wa
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch):
+def log(project):
     """The log of a run in Slurm's job 17 that goes on."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
     path = write(RUN, job={"scheduler": "slurm", "id": "17"})
     attempts.link_open_log(path)
     return path

@@ -61,10 +61,8 @@ def known(*machines):
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch, request):
+def study(project, request):
     """A function that makes a study, in a folder of its own."""
-    (tmp_path / "envs").symlink_to(request.config.rootpath / "envs")
-    monkeypatch.chdir(tmp_path)
     return lambda **matrix: config.study(
         SETTINGS | {"matrix": [SETTINGS["matrix"][0] | {"batch_per_device": 8} | matrix]}
     )

@@ -23,7 +23,7 @@ NAMES = ["tensorflow-multiworker-1x2-cc13cc9e86", "tensorflow-device-float32-dc1
 
 
 @pytest.fixture
-def plan_of(folder):
+def plan_of(project):
     """A function that plans a study of some blocks, on a site with so many nodes."""
 
     def plan(*blocks, **changes):

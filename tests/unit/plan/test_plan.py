@@ -9,10 +9,7 @@ from dlbench.records import run_record, sessions
 from support.runs.made_runs import SETTINGS
 
 
-def test_a_record_is_listed_that_is_older_than_the_list_or_newer_and_the_same(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_a_record_is_listed_that_is_older_than_the_list_or_newer_and_the_same(here):
     path = run_record.folder("a") / "run.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}")
@@ -29,8 +26,7 @@ def test_a_record_is_listed_that_is_older_than_the_list_or_newer_and_the_same(
 TABLE = b"run_id,study,timing_source,source\na,log,megatron,x.log\nb,first,patterns,\n"
 
 
-def test_tables_of_another_study_are_said_to_be_replaced(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_tables_of_another_study_are_said_to_be_replaced(here):
     assert not list(plan.replaced_tables("first"))  # there are none
     plan.RUNS_TABLE.parent.mkdir(parents=True)
     plan.RUNS_TABLE.write_bytes(TABLE)

@@ -24,7 +24,7 @@ from support.studies.planned_runs import STUDY, finish, finish_and_read
 from support.studies.site_facts import SITE
 
 
-def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(folder):
+def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(project):
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": 4}
     with pytest.raises(Error) as error:
         planning.make_plan(STUDY | {"matrix": [block]})
@@ -242,9 +242,8 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     )
 
 
-def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_path, monkeypatch):
+def test_an_environment_that_was_copied_without_its_python_is_made_again(here):
     lock = trainer_environments.ENVIRONMENTS.resolve() / "train" / "uv.lock"
-    monkeypatch.chdir(tmp_path)
     python = trainer_environments.trainer_python("train")
     listed = Path("results/environments/train.json")
     for path in (python, listed):

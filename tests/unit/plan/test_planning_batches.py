@@ -16,7 +16,7 @@ WIDEST = {"name": "widest", "model": "lenet5", "dataset": "digits", "batch_per_d
 TOO_MANY = {"strategy": "mirrored", "devices_per_node": 4}
 
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = pytest.mark.usefixtures("project")
 
 
 def planned(*blocks, **site):

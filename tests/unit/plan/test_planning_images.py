@@ -18,14 +18,14 @@ PROGRAMS = ("apptainer", "podman", "udocker", "ch-run")
 
 
 @pytest.fixture
-def contained(folder, monkeypatch):
+def contained(project, monkeypatch):
     """A function that plans a study in containers, on a machine with some of the programs."""
-    (folder / "bin").mkdir()
-    monkeypatch.setenv("PATH", str(folder / "bin"))
+    (project / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(project / "bin"))
 
     def make(settings=None, there=PROGRAMS, **changes):
         for name in PROGRAMS:
-            program = folder / "bin" / name
+            program = project / "bin" / name
             program.unlink(missing_ok=True)
             if name in there:
                 program.write_text("#!/bin/sh\n")

@@ -45,24 +45,20 @@ def test_a_file_of_published_numbers_that_cannot_be_read_is_named(alone):
     [(3, 10_000, "3 more files can be made"), (1000, 0, "0 bytes are free")],
 )
 def test_a_start_on_a_full_disk_says_so_before_anything_is_written(
-    tmp_path, monkeypatch, free_files, free_blocks, message
+    here, monkeypatch, free_files, free_blocks, message
 ):
-    monkeypatch.chdir(tmp_path)
     planning.check_folders(writes=True)
-    full = list(os.statvfs(tmp_path))
+    full = list(os.statvfs(here))
     full[4], full[5], full[7] = free_blocks, 4000, free_files  # f_bavail, f_files, f_favail
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result([*full[:6], 0, *full[7:]]))
-    with pytest.raises(Error, match=f"the disk of {tmp_path} is full: {message}.*nothing was"):
+    with pytest.raises(Error, match=f"the disk of {here} is full: {message}.*nothing was"):
         planning.check_folders(writes=False)
 
 
-def test_results_that_are_no_folder_are_refused_and_a_link_to_one_is_used(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    results, disk = Path("results"), tmp_path / "disk"
+def test_results_that_are_no_folder_are_refused_and_a_link_to_one_is_used(here):
+    results, disk = Path("results"), here / "disk"
     results.symlink_to(disk)
-    refused = (
-        rf"{tmp_path}/results \(a link to {disk}\) is no folder .*\(ln -s .*nothing was started"
-    )
+    refused = rf"{here}/results \(a link to {disk}\) is no folder .*\(ln -s .*nothing was started"
     with pytest.raises(Error, match=refused):  # nothing is there
         planning.check_folders(writes=False)
     disk.write_text("")
@@ -73,7 +69,7 @@ def test_results_that_are_no_folder_are_refused_and_a_link_to_one_is_used(tmp_pa
     planning.check_folders(writes=True)
     results.unlink()
     results.write_text("")
-    with pytest.raises(Error, match=f"{tmp_path}/results is no folder that this user can reach"):
+    with pytest.raises(Error, match=f"{here}/results is no folder that this user can reach"):
         planning.check_folders(writes=False)
 
 

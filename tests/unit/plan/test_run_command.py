@@ -34,7 +34,7 @@ def test_the_words_of_a_run_are_made_when_they_are_formatted_and_once_for_severa
     assert len(made) == 2
 
 
-def test_runs_with_a_power_limit_are_told_how_the_site_sets_it(folder):
+def test_runs_with_a_power_limit_are_told_how_the_site_sets_it(project):
     sets = "sudo -n nvidia-smi"
     site = STUDY["site"] | {"device": "gpu", "power_limit_command": sets}
     limited = STUDY["matrix"][0] | {"name": "limited", "power_limit_w": 250}
@@ -46,7 +46,7 @@ def test_runs_with_a_power_limit_are_told_how_the_site_sets_it(folder):
         assert ("--power-limit-w 250" in shlex.join(run.command(words))) == bool(run.power_limit_w)
 
 
-def test_a_site_says_how_processes_are_bound_and_whether_they_share_gpus(folder):
+def test_a_site_says_how_processes_are_bound_and_whether_they_share_gpus(project):
     usual, other = (
         planning.make_plan(STUDY | {"site": STUDY["site"] | settings})
         for settings in ({}, {"binding": "cores", "share_gpus": True})
@@ -59,7 +59,7 @@ def test_a_site_says_how_processes_are_bound_and_whether_they_share_gpus(folder)
         assert words[words.index("--site-binding") + 1] == "cores" and "--share-gpus" in words
 
 
-def test_a_run_is_started_with_the_time_limit_and_the_hang_limit_of_its_study(folder):
+def test_a_run_is_started_with_the_time_limit_and_the_hang_limit_of_its_study(project):
     plan = planning.make_plan(STUDY | {"time_limit_s": 900, "hang_limit_s": 70})
     words = run_command.start_run_arguments(plan, next(iter(plan.runs)))
     assert "--time-limit-s=900" in words and "--hang-limit-s=70" in words
@@ -69,9 +69,8 @@ MODEL = 'TASK = "classification"\nINPUT_SHAPE = (28, 28, 1)\n'
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def own(here):
     """A folder of models in a repository of its own, with one commit."""
-    monkeypatch.chdir(tmp_path)
     Path("models").mkdir()
     Path("models/mine.py").write_text(MODEL)
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):

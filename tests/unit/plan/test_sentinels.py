@@ -38,7 +38,7 @@ def batch(*sizes):
     return lambda run: run.batch_per_device in sizes
 
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = pytest.mark.usefixtures("project")
 
 
 MANY = list(range(9, 21))  # of twelve new conditions, a fifth of whose time is enough for another

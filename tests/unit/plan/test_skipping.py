@@ -233,21 +233,21 @@ def test_copies_need_devices_of_their_own():
     ("runtime", "lacking"),
     [("apptainer", "apptainer or singularity"), ("charliecloud", "ch-run"), ("udocker", "udocker")],
 )
-def test_a_runtime_that_is_not_installed_is_named(folder, monkeypatch, runtime, lacking):
-    monkeypatch.setenv("PATH", str(folder))
+def test_a_runtime_that_is_not_installed_is_named(project, monkeypatch, runtime, lacking):
+    monkeypatch.setenv("PATH", str(project))
     assert reason(runtime=runtime) == (
         f"runtime {runtime} is not installed: {lacking} is not on the path of this machine"
     )
     for name in lacking.split(" or "):
-        (folder / name).write_text("#!/bin/sh\n")
-        (folder / name).chmod(0o755)
+        (project / name).write_text("#!/bin/sh\n")
+        (project / name).chmod(0o755)
         assert reason(runtime=runtime) is None
 
 
 def test_a_package_of_the_image_counts_in_a_container_not_that_of_the_environment(
-    folder, monkeypatch
+    project, monkeypatch
 ):
-    (folder / "podman").write_text("#!/bin/sh\n")
-    (folder / "podman").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
+    (project / "podman").write_text("#!/bin/sh\n")
+    (project / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(project))
     assert reason(strategy="horovod", launcher="mpirun", runtime="podman") is None

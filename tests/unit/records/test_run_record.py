@@ -18,17 +18,14 @@ from dlbench.log.event_log import EventLog
 from dlbench.records import judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.records.run_record import RecordError
-from dlbench.study import trainer_environments
 from support.images.image_files import Blobs, tar
 from support.runs.ended_runs import ONE as RUN
 from support.runs.ended_runs import finish
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(project):
     """The folder of a finished run."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
     return finish(RUN)
 
 

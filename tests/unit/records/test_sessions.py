@@ -14,20 +14,13 @@ from support.machines.paths import REPOSITORY
 from support.studies.planned_runs import STUDY
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(REPOSITORY / "envs")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def started():
     session = sessions.new()
     sessions.start(session)
     return session
 
 
-def test_files_that_are_made_again_name_the_last_list_that_has_them(here):
+def test_files_that_are_made_again_name_the_last_list_that_has_them(project):
     first, second = "20261126T000000Z-a", "20261126T000001Z-b"
     for session, paths in (first, ["x", "y"]), (second, ["y"]):
         write_json(sessions.remade_file(session), {"paths": paths})
@@ -36,24 +29,24 @@ def test_files_that_are_made_again_name_the_last_list_that_has_them(here):
     assert sessions.lists_of_remade() == last
 
 
-def test_the_session_that_was_started_last_is_the_current_one_and_all_are_kept(here):
+def test_the_session_that_was_started_last_is_the_current_one_and_all_are_kept(project):
     assert sessions.current() is None
     first, second = started(), started()
     assert first["id"] != second["id"]
     assert sessions.current() == second
-    kept = {path.stem for path in (here / sessions.FOLDER).iterdir()}
+    kept = {path.stem for path in (project / sessions.FOLDER).iterdir()}
     assert kept == {"current", first["id"], second["id"]}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"id": "x"}', "\udcff"])
-def test_a_damaged_file_is_an_unknown_session(here, content):
+def test_a_damaged_file_is_an_unknown_session(project, content):
     started()
-    path = here / sessions.FOLDER / sessions.CURRENT
+    path = project / sessions.FOLDER / sessions.CURRENT
     path.write_text(content, errors="surrogateescape")
     assert sessions.current() is None
 
 
-def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
+def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(project):
     plan = planning.make_plan(STUDY)
     (run_id,) = (name for name in plan.runs if name.startswith("lenet5-synthetic-b8-single-1x1-r1"))
     assert "--session" not in " ".join(run_command.start_run_arguments(plan, run_id))

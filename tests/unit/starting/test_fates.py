@@ -9,7 +9,6 @@ from dlbench.campaign import status
 from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.starting import fates
-from dlbench.study import trainer_environments
 from support.runs import ended_runs
 from support.runs.ended_runs import ONE, TWO
 from support.runs.made_runs import finish, quiet, resume, write
@@ -221,10 +220,8 @@ def wanted(record):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(project):
     """The folder of a run of two ranks whose job has just recorded it."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
     place = ended_runs.finish(TWO)
     MESSAGES.parent.mkdir(parents=True)
     MESSAGES.write_text("what it printed")

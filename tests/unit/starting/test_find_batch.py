@@ -107,8 +107,7 @@ def test_a_try_that_fails_for_another_reason_ends_the_search():
         find_batch.judge(RUN, record("failed"), 1, 100)
 
 
-def test_of_a_search_that_this_machine_cannot_do_the_reason_is_kept(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_of_a_search_that_this_machine_cannot_do_the_reason_is_kept(here):
     search = batch_searches.search_for(RUN)
     find_batch.skip(search, search.output, "needs 4 devices")
     assert batch_searches.read_result(search.id) == SearchResult(

@@ -364,9 +364,8 @@ def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
 
 
 @pytest.fixture
-def jobs(tmp_path, monkeypatch):
+def jobs(here):
     """A function that starts a job of the run as Snakemake does: outputs are removed first."""
-    monkeypatch.chdir(tmp_path)
     log = Path("results/runs", Run.from_json(json.dumps(SPEC)).id, "train.jsonl")
     messages = Path("results/logs/train", f"{log.parent.name}.log")
 

@@ -19,18 +19,16 @@ DATASET = 'KIND = "image"\nSYNTHETIC = False\nTITLE = "ours"\n'
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
+def elsewhere(here, monkeypatch):
     """A folder of another workflow, with a config.yaml."""
     monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.yaml").write_text("study: theirs\n")
-    return tmp_path
+    (here / "config.yaml").write_text("study: theirs\n")
+    return here
 
 
-def test_at_home_config_yaml_is_read_and_site_yaml_where_there_is_one(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_at_home_config_yaml_is_read_and_site_yaml_where_there_is_one(here):
     assert config.files() == ["config.yaml"]
-    (tmp_path / "site.yaml").touch()
+    (here / "site.yaml").touch()
     assert config.files() == ["config.yaml", "site.yaml"]
 
 

@@ -7,7 +7,7 @@ from scipy import stats
 from dlbench.analysis import estimates
 from dlbench.plan import planning, run_command
 from dlbench.records import judgement, parse_run, run_record
-from dlbench.study import config, goals, trainer_environments
+from dlbench.study import config, goals
 from dlbench.study.config_schema import ConfigError
 from support.runs.made_runs import SETTINGS, write
 
@@ -65,10 +65,8 @@ def settings(**changes):
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
+def runs(project):
     """The six repeats of a combination, in their order."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
     return sorted(config.study(settings()).runs, key=lambda run: run.repeat)
 
 

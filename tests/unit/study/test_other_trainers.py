@@ -102,9 +102,7 @@ def test_a_program_that_is_not_there_skips_the_run_with_a_reason(theirs):
     assert skipping.cannot_run(theirs(command=[sys.executable]), devices) is None
 
 
-def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
+def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(project):
     command = [sys.executable, "x.py", "--out={folder}"]
     trainers = {"theirs": TRAINER | {"command": command}}
     plan = planning.make_plan(STUDY | {"trainers": trainers, "matrix": [ASKED]})

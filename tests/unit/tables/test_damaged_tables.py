@@ -90,9 +90,8 @@ def test_other_readers_find_the_digest_as_an_entry_of_the_metadata(tmp_path):
 )
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 100], ids=len)
 def test_a_table_that_is_empty_or_cut_is_named_with_the_command_that_makes_it(
-    tmp_path, monkeypatch, path, command, content
+    here, path, command, content
 ):
-    monkeypatch.chdir(tmp_path)
     for place in (Path(path), Path(path).absolute()):
         with pytest.raises(TableError, match=f"there is no such table; `{command}` makes it"):
             parquet_files.read_any(place)
