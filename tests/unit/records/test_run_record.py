@@ -19,8 +19,8 @@ from dlbench.records import judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.records.run_record import RecordError
 from support.images.image_files import Blobs, tar
+from support.runs.ended_runs import ONE, finish
 from support.runs.ended_runs import ONE as RUN
-from support.runs.ended_runs import finish
 
 
 @pytest.fixture
@@ -268,3 +268,14 @@ def test_a_lost_record_of_a_run_in_a_container_is_read_again(contained):
     assert state()[0] is State.UNREAD
     image(b"two")
     assert state()[0] is State.STALE
+
+
+RELEASE = "0.1.0+sha256.0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(RELEASE, RELEASE), (None, None), (1, None), ([RELEASE], None)]
+)
+def test_the_release_of_a_wheel_is_kept_and_what_is_none_left_out(place, given, kept):
+    record = json.loads((finish(ONE, launch={"release": given}) / "run.json").read_text())
+    assert record["provenance"]["release"] == kept

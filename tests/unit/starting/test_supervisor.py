@@ -42,10 +42,16 @@ def wait_for(path):
         time.sleep(0.02)
 
 
+def supervised(folder, python, result=True, **changes):
+    """A run that was supervised, and its last end, if its log was not put aside."""
+    run = watched(folder, python, **changes)
+    assert bool(supervisor.supervise(run)) is result
+    return run, run.log.exists() and event_log.last_run_end(run.log)
+
+
 def test_a_run_that_ends_well_has_one_end_that_of_the_trainer(tmp_path):
-    run = watched(tmp_path, END)
-    assert supervisor.supervise(run)
-    launch, end = next(event_log.read(run.log)), event_log.last_run_end(run.log)
+    run, end = supervised(tmp_path, END)
+    launch = next(event_log.read(run.log))
     assert len(ends(run.log)) == 1
     assert (launch["event"], launch["command"]) == ("launch", list(run.command))
     assert (end["status"], end["weights_sha256"]) == ("ok", ["0"])
@@ -57,32 +63,38 @@ def test_a_trainer_that_ignores_the_request_to_stop_is_killed(tmp_path):
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"open({str(ready)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     )
-    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=1.0))
+    _, end = supervised(tmp_path, ignores, time_limit_s=1.0)
     assert not alive(int(ready.read_text()))
-    (end,) = ends(tmp_path / "runs/run/train.jsonl")
     message = "stopped at time_limit_s, 1 s; no step yet; last lines: no message"
     assert (end["status"], end["message"]) == ("failed", message)
 
 
 def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):
-    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=1.0)
-    assert supervisor.supervise(run)
+    run, end = supervised(tmp_path, END + "time.sleep(60)", time_limit_s=1.0)
     assert [end["status"] for end in ends(run.log)] == ["ok", "timeout"]
-    assert event_log.last_run_end(run.log)["status"] == "timeout"
+    assert end["status"] == "timeout"
 
 
 def test_what_the_trainer_started_does_not_outlive_it(tmp_path):
     pid = tmp_path / "pid"
     leaves = f"child = subprocess.Popen({SLEEPER})\nopen({str(pid)!r}, 'w').write(str(child.pid))\n"
-    assert supervisor.supervise(watched(tmp_path, leaves + END))
+    supervised(tmp_path, leaves + END)
     assert not alive(int(pid.read_text()))
 
 
-def test_an_attempt_that_may_pass_is_kept_aside_and_not_recorded(tmp_path):
-    run = watched(tmp_path, "sys.exit(7)", last_attempt=False)
-    assert not supervisor.supervise(run)
+SIGNALLED = (
+    f"write('run_end', status='failed', message={event_log.STOPPED_BY_SIGNAL!r}, t_utc={DATE!r})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("python", "ended"), [("sys.exit(7)", 0), (SIGNALLED + "sys.exit(9)", 1)],
+    ids=["ended", "stopped by its launcher"],
+)  # fmt: skip
+def test_an_attempt_that_may_pass_is_kept_aside_and_not_recorded(tmp_path, python, ended):
+    run, _ = supervised(tmp_path, python, result=False, last_attempt=False)
     assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
-    assert ends(run.log.with_name("train.attempt1.jsonl")) == []
+    assert len(ends(run.log.with_name("train.attempt1.jsonl"))) == ended
 
 
 # From Python 3.13 on a traceback has the line of what is given with -c, too.
@@ -91,6 +103,15 @@ LAST_LINES = (
     + 'File "<string>", line 6, in <module> | '
     + "raise MemoryError('no') | " * (sys.version_info >= (3, 13))
     + "MemoryError: no"
+)
+
+
+SAYS = "sys.stderr.write({!r})\nsys.exit({})"
+LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
+SRUN = "srun: error: task 1 launch failed: Unspecified error"
+MPI = (
+    "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
+    "the run's log has what it said"
 )
 
 
@@ -103,12 +124,19 @@ LAST_LINES = (
         ("print('x' * 1000); sys.exit(2)", f"(exit code 2): {'x' * 358} ... {'x' * 537}"),
         ("pass", "(exit code 0): no message"),
         ("sys.stdout.buffer.write(b'\\xff\\n'); sys.exit(3)", "(exit code 3): \ufffd"),
+        # Words, and not a ruled line.
+        (SAYS.format("no room\n-----\n", 1), "(exit code 1): no room"),
+        (SAYS.format("---\n", 1), "(exit code 1): no message"),
+        (SAYS.format(f"{SRUN}\nsrun: error: Timed out waiting for job step to complete\n", 1),
+         f"(exit code 1): {SRUN}"),
+        (SAYS.format("*** An error occurred in MPI_Init_thread\nExit code: 1\n---\n", 1),
+         f"(exit code 1): {MPI}"),
+        # A rank that its launcher stopped is described by what the launcher says.
+        (SIGNALLED + SAYS.format(LAST_WORDS, 9), f"(exit code 9): {LAST_WORDS}"),
     ],
-)
+)  # fmt: skip
 def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
-    run = watched(tmp_path, python)
-    assert supervisor.supervise(run)
-    (end,) = ends(run.log)
+    _, end = supervised(tmp_path, python)
     assert end["status"] == "failed"
     assert end["message"] == f"the trainer ended without a word {NO_STEP} {message}"
 
@@ -117,9 +145,7 @@ def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
 def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch, how):
     counts = iter([4, 5])
     monkeypatch.setattr(processes, "killed_for_memory", lambda: next(counts))
-    run = watched(tmp_path, how, last_attempt=False)
-    assert supervisor.supervise(run)
-    (end,) = ends(run.log)
+    _, end = supervised(tmp_path, how, last_attempt=False)
     message = "killed by the kernel: the host ran out of memory"
     assert (end["status"], end["message"]) == ("oom", message)
 
@@ -170,27 +196,6 @@ def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
     before = [signal.getsignal(number) for number in numbers]
     supervisor.supervise(watched(tmp_path, END))
     assert [signal.getsignal(number) for number in numbers] == before
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ("no room\n-----\n", "no room"),
-        ("---\n", "no message"),
-        (
-            "srun: error: task 1 launch failed: Unspecified error\n"
-            "srun: error: Timed out waiting for job step to complete\n",
-            "srun: error: task 1 launch failed: Unspecified error",
-        ),
-        ("*** An error occurred in MPI_Init_thread\nExit code: 1\n---\n", "MPI could not start: "),
-    ],
-)
-def test_what_a_silent_trainer_said_last_is_words_and_not_a_ruled_line(tmp_path, said, message):
-    run = watched(tmp_path, f"sys.stderr.write({said!r})\nsys.exit(1)", last_attempt=True)
-    assert supervisor.supervise(run)
-    (end,) = ends(run.log)
-    assert end["message"].startswith(f"the trainer ended without a word {NO_STEP} (exit code 1): ")
-    assert message in end["message"]
 
 
 def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
@@ -252,32 +257,10 @@ def test_a_trainer_that_does_not_exist_is_a_failure_that_names_it(tmp_path):
     assert "absent" in record["message"] and "No such file" in record["message"]
 
 
-SIGNALLED = (
-    f"write('run_end', status='failed', message={event_log.STOPPED_BY_SIGNAL!r}, t_utc={DATE!r})\n"
-)
-
-LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
-
-
-def test_a_rank_that_its_launcher_stopped_is_described_by_what_the_launcher_says(tmp_path):
-    run = watched(tmp_path, SIGNALLED + f"print({LAST_WORDS!r}, file=sys.stderr)\nsys.exit(9)")
-    assert supervisor.supervise(run)
-    assert event_log.last_run_end(run.log)["message"] == (
-        f"the trainer ended without a word {NO_STEP} (exit code 9): {LAST_WORDS}"
-    )
-
-
-def test_a_rank_that_its_launcher_stopped_is_tried_again(tmp_path):
-    run = watched(tmp_path, SIGNALLED + "sys.exit(9)", last_attempt=False)
-    assert not supervisor.supervise(run)
-    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
-
-
 def test_a_failure_that_the_trainer_describes_stays_as_it_is(tmp_path):
     end = f"status='failed', message='no such file', t_utc={DATE!r}"
     fails = f"write('run_end', {end})\nsys.exit(1)"
-    run = watched(tmp_path, fails, last_attempt=False)
-    assert supervisor.supervise(run)
+    run, _ = supervised(tmp_path, fails, last_attempt=False)
     assert [end["message"] for end in ends(run.log)] == ["no such file"]
 
 
@@ -326,26 +309,23 @@ def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(t
         f" 'message': 'the loss is not a number', 't_utc': {date(-1)!r}}}) + chr(10))\n"
         f"{SIGNALLED}sys.exit(1)"
     )
-    run = watched(tmp_path, other, last_attempt=False)
-    assert supervisor.supervise(run)
-    assert event_log.last_run_end(run.log)["message"] == "the loss is not a number"
+    _, end = supervised(tmp_path, other, last_attempt=False)
+    assert end["message"] == "the loss is not a number"
 
 
 def test_a_run_that_failed_on_a_full_disk_has_no_result(tmp_path, capsys):
     message = "OSError: [Errno 28] No space left on device"
     end = f"status='failed', message={message!r}, t_utc={DATE!r}"
-    run = watched(tmp_path, f'write("run_end", {end})\nsys.exit(1)')
-    assert not supervisor.supervise(run)
+    run, _ = supervised(tmp_path, f'write("run_end", {end})\nsys.exit(1)', result=False)
     assert not run.log.exists() and run.log.with_name("train.attempt1.jsonl").exists()
     quota = 'print("OSError: [Errno 122] Disk quota exceeded", file=sys.stderr); sys.exit(1)'
-    assert not supervisor.supervise(watched(tmp_path, quota))
+    supervised(tmp_path, quota, result=False)
     assert "Disk quota exceeded" in capsys.readouterr().err
 
 
 def test_a_process_that_left_its_session_ends_with_its_trainer(tmp_path):
     code = "child = subprocess.Popen(['setsid', 'sleep', '60'])\n"
-    run = watched(tmp_path, f"{code}write('child', pid=child.pid)\ntime.sleep(0.3)\n{END}")
-    assert supervisor.supervise(run)
+    run, _ = supervised(tmp_path, f"{code}write('child', pid=child.pid)\ntime.sleep(0.3)\n{END}")
     (child,) = (
         json.loads(line)["pid"] for line in run.log.read_text().splitlines() if '"child"' in line
     )
@@ -473,31 +453,28 @@ def test_a_run_goes_on_from_a_checkpoint_of_the_same_making(tmp_path, capsys):
     assert sorted(path.name for path in place.iterdir()) == ["latest.json", "step-3"]
 
 
-def test_a_checkpoint_of_other_code_is_removed_with_a_message(tmp_path, capsys):
-    place = kept(tmp_path, made_from=MADE_FROM | {"code": "another"})
-    assert supervisor.supervise(keeping(tmp_path, END))
-    assert capsys.readouterr().err.startswith(
-        "run 1/2  lenet5 synthetic: starts anew: its checkpoint is of other code, data or "
-        "environment\n"
-    )
-    assert not place.exists()
-
-
 @pytest.mark.parametrize(
-    "damage",
+    ("damaged", "content", "reason"),
     [
-        lambda place: (place / "latest.json").write_text("{"),
-        lambda place: (place / "step-3" / "rank0.jsonl").unlink(),
-        lambda place: (place / "step-3" / "rank0.jsonl").write_text(""),
-        lambda place: (place / "step-3" / "rank0.jsonl").write_text("[]\n"),
-        lambda place: (place / "step-3" / "rank0.jsonl").write_text("no json\n"),
+        (None, "", "is of other code, data or environment\n"),
+        ("latest.json", "{", "cannot be read ("),
+        *(
+            ("step-3/rank0.jsonl", text, "cannot be read (")
+            for text in (None, "", "[]\n", "no json")
+        ),
     ],
 )
-def test_a_damaged_checkpoint_is_removed_with_a_message(tmp_path, capsys, damage):
-    place = kept(tmp_path)
-    damage(place)
+def test_a_checkpoint_that_is_damaged_or_of_other_code_is_removed_with_a_message(
+    tmp_path, capsys, damaged, content, reason
+):
+    place = kept(tmp_path, made_from=MADE_FROM | ({} if damaged else {"code": "another"}))
+    if damaged and content is None:
+        (place / damaged).unlink()
+    elif damaged:
+        (place / damaged).write_text(content)
     assert supervisor.supervise(keeping(tmp_path, END))
-    assert ": starts anew: its checkpoint cannot be read (" in capsys.readouterr().err
+    starts = f"run 1/2  lenet5 synthetic: starts anew: its checkpoint {reason}"
+    assert capsys.readouterr().err.startswith(starts)
     assert not place.exists()
 
 
@@ -509,9 +486,7 @@ STEPS = (
 
 
 def test_a_timeout_after_a_step_is_a_result_at_the_first_attempt_and_says_how_far_it_was(tmp_path):
-    run = watched(tmp_path, STEPS + "time.sleep(60)", time_limit_s=1, last_attempt=False)
-    assert supervisor.supervise(run)
-    end = event_log.last_run_end(run.log)
+    _, end = supervised(tmp_path, STEPS + "time.sleep(60)", time_limit_s=1, last_attempt=False)
     assert (end["status"], end["time_limit_s"]) == ("timeout", 1)
     assert end["message"].startswith("stopped at time_limit_s, 1 s; step 2/3, loss 2")
     assert "before_first_step" not in end
@@ -530,28 +505,24 @@ SPEAKS = "print('rank 1 waits', flush=True)\nprint('for rank 0', flush=True)\n"
 def test_what_ends_before_its_first_step_is_tried_again_and_then_failed(tmp_path, limits, message):
     sleeps = SPEAKS + "time.sleep(60)"
     soon = dict.fromkeys(limits, 0.2)
-    assert not supervisor.supervise(watched(tmp_path, sleeps, last_attempt=False, **soon))
+    supervised(tmp_path, sleeps, result=False, last_attempt=False, **soon)
     (tmp_path / "messages").write_text("of the first attempt\n")
-    run = watched(tmp_path, sleeps, **limits)
-    assert supervisor.supervise(run)
-    (end,) = ends(run.log)
+    _, end = supervised(tmp_path, sleeps, **limits)
     assert (end["status"], end["before_first_step"]) == ("failed", True)
     output = "no step yet; last lines: rank 1 waits | for rank 0"
     assert end["message"] == f"{message}; {output}"
 
 
 def test_a_timeout_of_another_program_whose_steps_are_not_known_yet_is_a_result(tmp_path):
-    run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, output=tmp_path)
-    assert supervisor.supervise(run)
-    assert event_log.last_run_end(run.log)["status"] == "timeout"
+    _, end = supervised(tmp_path, "time.sleep(60)", time_limit_s=0.3, output=tmp_path)
+    assert end["status"] == "timeout"
 
 
 def test_a_rank_that_says_why_it_could_not_begin_is_tried_again(tmp_path):
     fields = f"status='failed', message='alone', t_utc={DATE!r}, before_first_step=True"
-    end = f"write('run_end', {fields})"
-    run = watched(tmp_path, f"{end}\nsys.exit(1)", last_attempt=False)
-    assert not supervisor.supervise(run)
-    assert supervisor.supervise(watched(tmp_path, f"{end}\nsys.exit(1)"))
+    says = f"write('run_end', {fields})\nsys.exit(1)"
+    supervised(tmp_path, says, result=False, last_attempt=False)
+    run, _ = supervised(tmp_path, says)
     assert [(e["message"], e["before_first_step"]) for e in ends(run.log)] == [("alone", True)]
 
 
@@ -570,17 +541,14 @@ for number in range(1, 31):
 
 @pytest.mark.parametrize("samples", [SAMPLES, "time.sleep(60)"])
 def test_a_trainer_that_takes_no_step_is_ended_as_hung_even_where_it_is_sampled(tmp_path, samples):
-    run = watched(tmp_path, samples, hang_limit_s=0.5)
-    assert supervisor.supervise(run)
-    (end,) = ends(run.log)
+    _, end = supervised(tmp_path, samples, hang_limit_s=0.5)
     assert (end["status"], end["hung"]) == ("failed", True)
     assert end["message"] == "hung: no step for 0.5 s; no step yet; last lines: no message"
 
 
 @pytest.mark.ci
 def test_a_trainer_that_takes_steps_does_not_hang_however_long_it_takes(tmp_path):
-    run = watched(tmp_path, LOGGED_STEPS + END, hang_limit_s=1.0)
-    assert supervisor.supervise(run)
+    run, _ = supervised(tmp_path, LOGGED_STEPS + END, hang_limit_s=1.0)
     assert [end["status"] for end in ends(run.log)] == ["ok"]
 
 

@@ -19,16 +19,18 @@ DATASET = 'KIND = "image"\nSYNTHETIC = False\nTITLE = "ours"\n'
 
 
 @pytest.fixture
-def elsewhere(here, monkeypatch):
+def elsewhere(tmp_path, monkeypatch):
     """A folder of another workflow, with a config.yaml."""
     monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
-    (here / "config.yaml").write_text("study: theirs\n")
-    return here
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("study: theirs\n")
+    return tmp_path
 
 
-def test_at_home_config_yaml_is_read_and_site_yaml_where_there_is_one(here):
+def test_at_home_config_yaml_is_read_and_site_yaml_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert config.files() == ["config.yaml"]
-    (here / "site.yaml").touch()
+    (tmp_path / "site.yaml").touch()
     assert config.files() == ["config.yaml", "site.yaml"]
 
 
