@@ -15,17 +15,8 @@ REPOSITORY = Path(__file__).parents[1]
 def main():
     with tempfile.TemporaryDirectory() as place:
         command = [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-Q",
-            "-b",
-            "linkcheck",
-            "-c",
-            "docs",
-            ".",
-            place,
-        ]
+            sys.executable, "-m", "sphinx", "-Q", "-b", "linkcheck", "-c", "docs", ".", place,
+        ]  # fmt: skip
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(command, cwd=REPOSITORY, check=False, timeout=600)
         found = Path(place, "output.txt")

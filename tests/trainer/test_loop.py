@@ -39,14 +39,10 @@ def test_the_same_seed_gives_the_same_run_and_another_repeat_another(one_process
 
 @pytest.mark.parametrize(
     ("fields", "change"),
-    [
-        ({"mode": "forward"}, 0),
-        ({"mode": "forward_backward"}, 0),
-        ({"precision": "bfloat16"}, -1),
-        ({"precision": "float16"}, -1),
-    ],
+    [({"mode": "forward"}, 0), ({"mode": "forward_backward"}, 0), ({"precision": "bfloat16"}, -1),
+     ({"precision": "float16"}, -1)],
     ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
-)
+)  # fmt: skip
 def test_a_step_learns_in_mixed_precision_and_not_without_an_update(fields, change, tmp_path):
     log, flags = tmp_path / "train.jsonl", ["--sample-every-s", "0"]
     finished = train(log, flags=flags, steps=4, warmup_steps=1, learning_rate=0.1, **fields)

@@ -223,13 +223,8 @@ def program(folder, *arguments):
 def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
     write(tmp_path / "results/runs/lenet5-r1")
     ids = [
-        "lenet5-r1",
-        "imported-r1",
-        "x --output /elsewhere",
-        "../../other",
-        '$(touch "bad")',
-        "..",
-    ]
+        "lenet5-r1", "imported-r1", "x --output /elsewhere", "../../other", '$(touch "bad")', "..",
+    ]  # fmt: skip
     quoted = ['"' + name.replace('"', '""') + '"' for name in ids]
     (tmp_path / "runs.csv").write_text("\n".join(["run_id,study", *(f"{q},s" for q in quoted)]))
     finished = program(tmp_path, "--table", "runs.csv")

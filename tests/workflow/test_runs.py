@@ -13,13 +13,9 @@ from support.studies.site_facts import SITE
 
 QUICK = {"name": "quick", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1}
 PLUGINS = {
-    "models": "lenet5",
-    "datasets": "digits",
-    "strategies": "single",
-    "launchers": "none",
-    "runtimes": "bare",
-    "figures": "loss",
-}
+    "models": "lenet5", "datasets": "digits", "strategies": "single", "launchers": "none",
+    "runtimes": "bare", "figures": "loss",
+}  # fmt: skip
 MODELS = "workflow_scripts/dlbench/trainer/keras/models"
 
 

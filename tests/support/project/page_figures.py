@@ -73,16 +73,10 @@ def rows(name):
               "inside_a_step": made_explanations.conditions, "metrics": made_metrics.named_metrics,
               "parameters": parallelism, "published": published}  # fmt: skip
     chosen |= dict.fromkeys(
-        (
-            "coverage",
-            "energy",
-            "energy_throughput",
-            "real_vs_synthetic",
-            "step_times",
-            "utilisation",
-        ),
+        ("coverage", "energy", "energy_throughput", "real_vs_synthetic", "step_times",
+         "utilisation"),
         scaling,
-    )
+    )  # fmt: skip
     return chosen.get(name, made_tables.usual)()
 
 

@@ -9,18 +9,11 @@ from dlbench.study import config, trainer_environments
 from support.studies.site_facts import SITE
 
 SETTINGS = config.read(trainer_environments.ENVIRONMENTS.resolve().parent / "config.yaml") | {
-    "study": "test",
-    "repeats": 1,
-    "site": SITE,
-    "figures": [],
-}
+    "study": "test", "repeats": 1, "site": SITE, "figures": [],
+}  # fmt: skip
 PLAIN = {
-    "name": "plain",
-    "model": "lenet5",
-    "dataset": "synthetic",
-    "batch_per_device": 8,
-    "steps": 2,
-}
+    "name": "plain", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 2,
+}  # fmt: skip
 PROCESS = {
     "t_s": 0.5,
     "cpu_percent": 99.5,

@@ -21,18 +21,12 @@ SETTINGS = config.read(Path(__file__).parents[3] / "config.yaml") | {
     "hang_limit_s": 100,
     "site": SITE,
     "matrix": [
-        {
-            "name": "block",
-            "model": "lenet5",
-            "dataset": "synthetic",
-            "batch_per_device": [8, 16],
-            "steps": 100,
-            "warmup_steps": 1,
-        }
+        {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": [8, 16],
+         "steps": 100, "warmup_steps": 1}
     ],
     "figures": [],
     "compare": [],
-}
+}  # fmt: skip
 TOTAL = 100  # steps of a run
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -136,11 +130,8 @@ def measured(values, status="ok", facts=None, tokens=None, **fields):
         tokens: of an item; None of images.
     """
     fields = {
-        "model": "lenet5",
-        "dataset": "synthetic",
-        "batch_per_device": 8,
-        "steps": 50,
-    } | fields
+        "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 50,
+    } | fields  # fmt: skip
     made = []
     for repeat, value in enumerate(values, start=1):
         run = Run(**fields, repeat=repeat)

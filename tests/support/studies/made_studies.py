@@ -10,16 +10,9 @@ from support.studies.site_facts import SITE, UNDISTURBED
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
 STUDY = config.read(Path(__file__).parents[3] / "config.yaml") | {
-    **UNDISTURBED,
-    "study": "test",
-    "sentinels": "none",
-    "seed": 1,
-    "repeats": 1,
-    "time_limit_s": 60,
-    "site": SITE,
-    "matrix": [BLOCK | {"steps": 5}],
-    "figures": ["scaling"],
-}
+    **UNDISTURBED, "study": "test", "sentinels": "none", "seed": 1, "repeats": 1,
+    "time_limit_s": 60, "site": SITE, "matrix": [BLOCK | {"steps": 5}], "figures": ["scaling"],
+}  # fmt: skip
 
 
 def study(*blocks, **changes):

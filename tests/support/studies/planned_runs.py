@@ -16,16 +16,11 @@ STUDY = config.read(Path(__file__).parents[3] / "config.yaml") | {
     "time_limit_s": 60,
     "site": SITE,
     "matrix": [
-        {
-            "name": "block",
-            "model": "lenet5",
-            "dataset": ["synthetic", "digits"],
-            "batch_per_device": [8, 16],
-            "steps": 5,
-        }
+        {"name": "block", "model": "lenet5", "dataset": ["synthetic", "digits"],
+         "batch_per_device": [8, 16], "steps": 5}
     ],
     "figures": [],
-}
+}  # fmt: skip
 
 
 def finish(run, made_from):

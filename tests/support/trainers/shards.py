@@ -18,13 +18,9 @@ def dataset(folder, records, shards, reader, features, kind="image"):
                 for index in indices:
                     writer.write(example(features(index)))
             described.append(
-                {
-                    "file": path.name,
-                    "records": len(indices),
-                    "bytes": path.stat().st_size,
-                    "sha256": None,
-                }
-            )
+                {"file": path.name, "records": len(indices), "bytes": path.stat().st_size,
+                 "sha256": None}
+            )  # fmt: skip
         splits[split] = {"records": records, "shards": described}
     manifest = {"dataset": "test", "kind": kind, "reader": reader, "splits": splits}
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -96,11 +96,8 @@ def test_verdicts_within_a_margin_and_the_order_of_rows():
 
     found = compared(side(9, 1, 1, 1), side(18, 1.001, 0.9, 1.05))
     assert [(p.values["batch_per_device"], p.verdict) for p in found.pairs] == [
-        (16, "slower"),
-        (32, "faster"),
-        (8, "undecided"),
-        (8, "equivalent"),
-    ]
+        (16, "slower"), (32, "faster"), (8, "undecided"), (8, "equivalent"),
+    ]  # fmt: skip
 
 
 def test_few_runs_give_a_ratio_and_no_verdict():

@@ -264,14 +264,9 @@ def across(sessions, sentinels=()):
 
 @pytest.mark.parametrize(
     ("sessions", "apart"),
-    [
-        ("AAABBB", True),
-        ("AABBBB", False),
-        ("AAAAAA", False),
-        ([*"AAA", None, None, None], True),
-        ([None] * 6, False),
-    ],
-)
+    [("AAABBB", True), ("AABBBB", False), ("AAAAAA", False), ([*"AAA", None, None, None], True),
+     ([None] * 6, False)],
+)  # fmt: skip
 def test_conditions_that_share_no_session_are_measured_apart(sessions, apart):
     made = across(sessions)
     assert made["measured_apart"] == apart

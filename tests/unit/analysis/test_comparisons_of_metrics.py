@@ -56,15 +56,9 @@ def pair(factor, **changes):
 
 @pytest.mark.parametrize(
     ("better", "factor", "verdict"),
-    [
-        ("higher", SHOWN, "better"),
-        ("higher", 1 / SHOWN, "worse"),
-        ("lower", SHOWN, "worse"),
-        ("lower", 1 / SHOWN, "better"),
-        ("", SHOWN, "differs"),
-        ("higher", 1.1, "undecided"),
-    ],
-)
+    [("higher", SHOWN, "better"), ("higher", 1 / SHOWN, "worse"), ("lower", SHOWN, "worse"),
+     ("lower", 1 / SHOWN, "better"), ("", SHOWN, "differs"), ("higher", 1.1, "undecided")],
+)  # fmt: skip
 def test_the_verdict_is_said_in_the_metrics_direction(better, factor, verdict):
     (row,), throughput = compared(*pair(factor), better=better)
     assert row["verdict"] == verdict

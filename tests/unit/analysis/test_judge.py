@@ -38,13 +38,9 @@ def test_its_numbers_are_those_of_scipys_tests_of_welch():
 
 @pytest.mark.parametrize(
     ("difference", "scatter", "verdict"),
-    [
-        (0.005, 0.001, "equivalent"),
-        (0.03, 0.001, "faster"),
-        (-0.03, 0.001, "slower"),
-        (0, 0.02, "undecided"),
-    ],
-)
+    [(0.005, 0.001, "equivalent"), (0.03, 0.001, "faster"), (-0.03, 0.001, "slower"),
+     (0, 0.02, "undecided")],
+)  # fmt: skip
 def test_the_verdict_is_what_the_numbers_say(difference, scatter, verdict):
     spread = scatter * np.array([-1.2, -0.5, 0, 0.5, 1.2])
     assert judged(np.exp(difference + spread), np.exp(spread), 0.01).verdict == verdict
@@ -153,13 +149,9 @@ def test_what_has_too_few_runs_does_not_weigh_on_the_others():
 
 @pytest.mark.parametrize(
     ("ratio", "beyond", "one_sided"),
-    [
-        (1.03, "faster", "faster"),
-        (0.97, "slower", "slower"),
-        (1.012, "", ""),
-        (1.0165, "", "faster"),
-    ],
-)
+    [(1.03, "faster", "faster"), (0.97, "slower", "slower"), (1.012, "", ""),
+     (1.0165, "", "faster")],
+)  # fmt: skip
 def test_a_ratio_beyond_the_margin_is_shown_sooner_where_one_side_alone_is_asked_of(
     ratio, beyond, one_sided
 ):

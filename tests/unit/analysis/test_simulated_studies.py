@@ -91,18 +91,11 @@ def speedups(request):
     found = []
     for study in np.exp(drawn):
         rows = [
-            {
-                **ROW,
-                "run_id": f"{n}-{repeat}",
-                "devices": n,
-                "devices_per_node": n,
-                "global_batch": 64 * n,
-                "images_per_second": 100 * rate,
-                "repeat": repeat,
-            }
+            {**ROW, "run_id": f"{n}-{repeat}", "devices": n, "devices_per_node": n,
+             "global_batch": 64 * n, "images_per_second": 100 * rate, "repeat": repeat}
             for n, rates in zip((1, 4), study, strict=True)
             for repeat, rate in enumerate(rates)
-        ]
+        ]  # fmt: skip
         found.append(scaling.speedup_rows(Named, rows))
     return found
 

@@ -36,16 +36,10 @@ def test_sizes_go_from_a_kibibyte_to_the_largest_gradients_which_are_among_them(
 
 @pytest.mark.parametrize(
     ("measure", "devices", "share"),
-    [
-        ("all_reduce", 2, 1),
-        ("all_reduce", 8, 7 / 4),
-        ("all_gather", 2, 1 / 2),
-        ("all_gather", 8, 7 / 8),
-        ("reduce_scatter", 4, 3 / 4),
-        ("sendrecv", 2, 1),
-        ("sendrecv", 8, 1),
-    ],
-)
+    [("all_reduce", 2, 1), ("all_reduce", 8, 7 / 4), ("all_gather", 2, 1 / 2),
+     ("all_gather", 8, 7 / 8), ("reduce_scatter", 4, 3 / 4), ("sendrecv", 2, 1),
+     ("sendrecv", 8, 1)],
+)  # fmt: skip
 def test_the_bandwidth_of_the_bus_is_that_of_nccl_tests(measure, devices, share):
     rows, _ = measured(devices)
     rows = [row for row in rows if row["measure"] == measure]

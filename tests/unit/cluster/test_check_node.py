@@ -29,16 +29,10 @@ ASKED = schedulers.Job(
     exclusive=False,
     extra="--comment=x",
     resources={
-        "slurm_partition": "gpu",
-        "slurm_account": "mine",
-        "constraint": "ib",
-        "queue": "gpu.q",
-        "account": "mine",
-        "pe": "smp",
-        "lsf_queue": "gpu",
-        "mem_mb": 600,
+        "slurm_partition": "gpu", "slurm_account": "mine", "constraint": "ib", "queue": "gpu.q",
+        "account": "mine", "pe": "smp", "lsf_queue": "gpu", "mem_mb": 600,
     },
-)
+)  # fmt: skip
 EXPECTED = {
     "cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"},
     "environments": ["pytorch", "jax"], "own_name": True,
@@ -226,24 +220,11 @@ def test_how_each_scheduler_submits_a_job_and_waits_for_it(program):
         for name in plugins.names("schedulers")
     }
     assert found["slurm"] == [
-        "sbatch",
-        "--parsable",
-        "--job-name=check_site",
-        "--output=/f/job.out",
-        "--no-requeue",
-        "--time=5",
-        "--nodes=2",
-        "--ntasks-per-node=1",
-        "--cpus-per-task=8",
-        "--mem=1000",
-        "--gpus-per-node=a100:4",
-        "--partition=gpu",
-        "--account=mine",
-        "--constraint=ib",
-        "--comment=x",
-        "--wait",
-        "/f/job.sh",
-    ]
+        "sbatch", "--parsable", "--job-name=check_site", "--output=/f/job.out", "--no-requeue",
+        "--time=5", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--mem=1000",
+        "--gpus-per-node=a100:4", "--partition=gpu", "--account=mine", "--constraint=ib",
+        "--comment=x", "--wait", "/f/job.sh",
+    ]  # fmt: skip
     assert found["sge"][0] == "qsub" and "gpu.q" in found["sge"]
     assert found["sge"][-3:] == ["-sync", "y", "/f/job.sh"]
     assert found["pbs"][0] == "qsub" and found["pbs"][-3:] == ["-W", "block=true", "/f/job.sh"]

@@ -415,15 +415,10 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
     assert only_fix(with_job=True) == f"no Python in it ({command} tries again)"
     form.write_text(
         json.dumps(
-            {
-                "prepared": "x.sif",
-                "environment": {},
-                "options": {},
-                "python": "python3",
-                "packages": {},
-            }
+            {"prepared": "x.sif", "environment": {}, "options": {}, "python": "python3",
+             "packages": {}}
         )
-    )
+    )  # fmt: skip
     assert any(
         "image train, apptainer starts, Python 3.11.2" in t for t in texts("ok", with_job=True)
     )

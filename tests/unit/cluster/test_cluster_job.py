@@ -54,11 +54,8 @@ def test_what_a_job_asks_for_is_read_from_its_script(folder):
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
     found = cluster_job.read_request(script)
     assert (found.name, found.nodes, found.tasks_per_node, found.cores_per_node) == (
-        "dlbench.train",
-        2,
-        2,
-        6,
-    )
+        "dlbench.train", 2, 2, 6,
+    )  # fmt: skip
     assert found.exclusive and found.options == ["-m", "fast nodes"]
     group = job_script(folder, {"groupid": "b", "threads": 8, "resources": RESOURCES})
     request = cluster_job.read_request(group)

@@ -163,12 +163,8 @@ def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     mixed = [short[0], wide[0], *short[1:], wide[1], *unknown]
     found = jobs.bundle_runs(mixed, of, seconds.get, bundle_min=1)
     assert [found[r.id] for r in short] == [
-        ("bundle1", 0),
-        ("bundle1", 90),
-        ("bundle3", 0),
-        ("bundle3", 90),
-        ("bundle4", 0),
-    ]
+        ("bundle1", 0), ("bundle1", 90), ("bundle3", 0), ("bundle3", 90), ("bundle4", 0),
+    ]  # fmt: skip
     assert [found[r.id] for r in wide] == [("bundle2", 0), ("bundle2", 90)]
     assert unknown[0].id not in found
     assert jobs.bundle_runs(mixed, of, seconds.get, bundle_min=0) == {}

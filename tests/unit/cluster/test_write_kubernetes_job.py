@@ -17,15 +17,9 @@ from support.studies.site_facts import SITE
 
 REPOSITORY = Path(__file__).parents[3]
 BLOCK = {
-    "name": "block",
-    "model": "lenet5",
-    "dataset": "synthetic",
-    "batch_per_device": 8,
-    "steps": 5,
-    "nodes": 2,
-    "strategy": "multiworker",
-    "launcher": "kubernetes",
-}
+    "name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 5,
+    "nodes": 2, "strategy": "multiworker", "launcher": "kubernetes",
+}  # fmt: skip
 # The oldest and the newest that the schemas know of those in which all we use is stable.
 VERSIONS = ["1.28", "1.37"]
 PLACE = {"image": "registry.example/train@sha256:0", "claim": "study", "mount": "/study"}

@@ -139,15 +139,9 @@ def test_pictures_are_turned_as_their_exif_data_say(orientation):
 
 @pytest.mark.parametrize(
     ("mode", "kind"),
-    [
-        ("CMYK", "JPEG"),
-        ("RGB", "WEBP"),
-        ("P", "GIF"),
-        ("RGB", "TIFF"),
-        ("RGBA", "PNG"),
-        ("1", "PNG"),
-    ],
-)
+    [("CMYK", "JPEG"), ("RGB", "WEBP"), ("P", "GIF"), ("RGB", "TIFF"), ("RGBA", "PNG"),
+     ("1", "PNG")],
+)  # fmt: skip
 def test_pictures_of_other_formats_become_jpegs_that_trainers_read(mode, kind):
     stored, height, width = as_stored(encoded(UPRIGHT.convert(mode), kind), None, "a")
     assert pictures.jpeg_header(stored, "a") == (40, 60, 3) and (height, width) == (40, 60)

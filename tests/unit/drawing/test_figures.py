@@ -242,17 +242,9 @@ def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
     cells = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
     runs = made("some failed").runs
     combinations = runs.drop_duplicates(
-        [
-            "model",
-            "dataset",
-            "mode",
-            "strategy",
-            "devices",
-            "batch_per_device",
-            "precision",
-            "runtime",
-        ]
-    )
+        ["model", "dataset", "mode", "strategy", "devices", "batch_per_device", "precision",
+         "runtime"]
+    )  # fmt: skip
     assert sum(cells.values()) == len(combinations) + 1
     assert cells["excluded"] == 1
     assert cells["oom"] == 4
@@ -263,14 +255,8 @@ def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        (0, "0"),
-        (1234567, "1\u2009234\u2009567"),
-        (4e11, "4\u00b710\u00b9\u00b9"),
-        (5e-7, "5\u00b710\u207b\u2077"),
-        (0.25, "0.25"),
-        (12345678, "1.23\u00b710\u2077"),
-    ],
-)
+    [(0, "0"), (1234567, "1\u2009234\u2009567"), (4e11, "4\u00b710\u00b9\u00b9"),
+     (5e-7, "5\u00b710\u207b\u2077"), (0.25, "0.25"), (12345678, "1.23\u00b710\u2077")],
+)  # fmt: skip
 def test_numbers_are_written_so_that_they_can_be_read(value, text):
     assert styles.thousands(value) == text

@@ -14,62 +14,27 @@ from support.results.drawn_figures import saved_figures, texts
 
 METRIC = {"metric": "images_per_second", "unit": "items/s", "better": "higher"}
 ROW = {
-    "study": "test",
-    "field": "runtime",
-    "condition": "apptainer",
-    "base": "bare",
-    "framework": "tensorflow",
-    "model": "lenet5",
-    "dataset": "synthetic",
-    "precision": "float32",
-    "mode": "train",
-    "strategy": "single",
-    "strategy_options": "",
-    "launcher": "none",
-    "runtime": "apptainer",
-    "runtime_options": "",
-    "environment": "train",
-    "optimizer": "sgd",
-    "device_kind": "cpu",
-    "xla": False,
-    "compile": False,
-    "devices": 1,
-    "threads_per_device": 1,
-    "copies_per_node": 1,
-    "seed": 1,
-    "batch_per_device": 64,
-    "steps": 50,
-    "learning_rate": 0.01,
-    "margin": 0.01,
-    "family": 1,
-    "n_a": 8,
-    "n_b": 8,
-    "base_flags": "",
-    "value_b": 1234.4,
-    "value_a": 1230.0,
-    "repeats_needed": 5,
-}
+    "study": "test", "field": "runtime", "condition": "apptainer", "base": "bare",
+    "framework": "tensorflow", "model": "lenet5", "dataset": "synthetic", "precision": "float32",
+    "mode": "train", "strategy": "single", "strategy_options": "", "launcher": "none",
+    "runtime": "apptainer", "runtime_options": "", "environment": "train", "optimizer": "sgd",
+    "device_kind": "cpu", "xla": False, "compile": False, "devices": 1, "threads_per_device": 1,
+    "copies_per_node": 1, "seed": 1, "batch_per_device": 64, "steps": 50, "learning_rate": 0.01,
+    "margin": 0.01, "family": 1, "n_a": 8, "n_b": 8, "base_flags": "", "value_b": 1234.4,
+    "value_a": 1230.0, "repeats_needed": 5,
+}  # fmt: skip
 START_UP = {
-    "start_a_s": 0.4,
-    "import_a_s": 3.0,
-    "first_batch_a_s": 0.8,
-    "start_b_s": 0.05,
-    "import_b_s": 2.9,
-    "first_batch_b_s": 0.8,
-}
+    "start_a_s": 0.4, "import_a_s": 3.0, "first_batch_a_s": 0.8, "start_b_s": 0.05,
+    "import_b_s": 2.9, "first_batch_b_s": 0.8,
+}  # fmt: skip
 
 
 def found(ratio, half, verdict, **changes):
     """A row of the table; `half` is half the width of its 90 % interval."""
     return {
-        **ROW,
-        "ratio": ratio,
-        "ci90_low": ratio - half,
-        "ci90_high": ratio + half,
-        "ci95_low": ratio - 1.2 * half,
-        "ci95_high": ratio + 1.2 * half,
-        "verdict": verdict,
-    } | changes
+        **ROW, "ratio": ratio, "ci90_low": ratio - half, "ci90_high": ratio + half,
+        "ci95_low": ratio - 1.2 * half, "ci95_high": ratio + 1.2 * half, "verdict": verdict,
+    } | changes  # fmt: skip
 
 
 def lacking(verdict, **changes):
@@ -276,14 +241,9 @@ def test_what_a_row_lacks_is_said(drawn, rows, words):
 
 @pytest.mark.parametrize(
     ("ratio", "half", "text"),
-    [
-        (1.0, 0.01, "0.0 %"),
-        (0.99996, 0.01, "0.0 %"),
-        (0.984, 0.01, "\u22121.6 %"),
-        (1.00034, 0.0005, "+0.03 %"),
-        (1.3, 0.2, "+30.0 %"),
-    ],
-)
+    [(1.0, 0.01, "0.0 %"), (0.99996, 0.01, "0.0 %"), (0.984, 0.01, "\u22121.6 %"),
+     (1.00034, 0.0005, "+0.03 %"), (1.3, 0.2, "+30.0 %")],
+)  # fmt: skip
 def test_differences_are_written_with_their_sign_and_the_digits_they_have(ratio, half, text):
     assert overhead._difference(pd.Series(found(ratio, half, ""))) == text
 

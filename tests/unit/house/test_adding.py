@@ -164,11 +164,8 @@ print(json.dumps([profile.executor, profile.defaults]))
     executor, defaults = evaluate(project, code)
     assert executor == "cluster-generic"
     assert defaults == {
-        "slurm_partition": "gpu",
-        "slurm_account": "myproject",
-        "mem_mb": 4000,
-        "runtime": 60,
-    }
+        "slurm_partition": "gpu", "slurm_account": "myproject", "mem_mb": 4000, "runtime": 60,
+    }  # fmt: skip
     content = yaml.safe_load((project / "profiles/oursite/profile.yaml").read_text())
     ours = yaml.safe_load((REPOSITORY / "profiles/slurm/profile.yaml").read_text())
     assert set(content) <= set(ours)

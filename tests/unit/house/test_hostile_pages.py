@@ -28,14 +28,8 @@ EVILS = (
 )
 # Those that say what kind of number a row has; a hostile one is another study.
 NOT_TEXTS = (
-    "run_id",
-    "status",
-    "timing_source",
-    "mode",
-    "precision",
-    "device_kind",
-    "learning_gate",
-)
+    "run_id", "status", "timing_source", "mode", "precision", "device_kind", "learning_gate",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

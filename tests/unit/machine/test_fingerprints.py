@@ -28,11 +28,8 @@ MACHINE = {
         "glibc": "2.36",
         "packages_sha256": None,
         "origin": {
-            "module": {"CUDA": "12.1"},
-            "modulefiles": "",
-            "spack": {"zlib": "1-a"},
-            "EESSI_VERSION": "2023.06",
-            "EBROOTCUDA": "/apps/CUDA/12.1",
+            "module": {"CUDA": "12.1"}, "modulefiles": "", "spack": {"zlib": "1-a"},
+            "EESSI_VERSION": "2023.06", "EBROOTCUDA": "/apps/CUDA/12.1",
         },
     },
     "limits": {"cpus": 8, "memory_bytes": "unlimited"},
@@ -41,7 +38,7 @@ MACHINE = {
     "present": {"host": "node1", "cpus": [0, 1], "gpus": []},
     "unknown": {},
     "gathered_s": 0.05,
-}
+}  # fmt: skip
 
 
 def changed(**parts):

@@ -25,13 +25,9 @@ def summary(start, mode="train", profile=(), **calibration):
 
 @pytest.mark.parametrize(
     ("mode", "again", "flops", "of_hardware"),
-    [
-        ("train", 0, 300, None),
-        ("train", 60, 300, 360),
-        ("forward_backward", 60, 300, 360),
-        ("forward", 60, 100, None),
-    ],
-)
+    [("train", 0, 300, None), ("train", 60, 300, 360), ("forward_backward", 60, 300, 360),
+     ("forward", 60, 100, None)],
+)  # fmt: skip
 def test_a_step_that_learns_is_three_forward_passes_and_what_is_computed_again_is_no_work_of_it(
     mode, again, flops, of_hardware
 ):

@@ -131,16 +131,10 @@ def test_a_point_with_a_number_of_runs_is_a_row_of_the_runs_table(study):
     assert [row["run_id"] for row in rows] == ["published-paper-one", "published-paper-four"]
     four = {name: value for name, value in rows[1].items() if value is not None}
     assert four == {name: FOUR[name] for name in published_numbers.SETTINGS if name in FOUR} | {
-        "run_id": "published-paper-four",
-        "study": "mine",
-        "status": "ok",
-        "timing_source": "published",
-        "quality": "read_off",
-        "devices_per_node": 2,
-        "global_batch": 256,
-        "images_per_second": 370,
-        "top1": 0.5,
-    }
+        "run_id": "published-paper-four", "study": "mine", "status": "ok",
+        "timing_source": "published", "quality": "read_off", "devices_per_node": 2,
+        "global_batch": 256, "images_per_second": 370, "top1": 0.5,
+    }  # fmt: skip
     assert parquet_files.table(rows, table_columns.RUNS).num_rows == 2
 
 

@@ -224,15 +224,9 @@ def test_local_processes_and_srun_enter_one_by_one():
     assert list(start(run).command) == [*program, "--jobs", "worker=2", "--", *enters()]
     run = run_of(launcher="srun", nodes=2, **HOROVOD)
     assert list(start(run).command) == [
-        "srun",
-        "--nodes=2",
-        "--ntasks=4",
-        "--distribution=block,NoPack",
-        "--cpu-bind=none",
-        "--kill-on-bad-exit=1",
-        "--overlap",
-        *enters(),
-    ]
+        "srun", "--nodes=2", "--ntasks=4", "--distribution=block,NoPack", "--cpu-bind=none",
+        "--kill-on-bad-exit=1", "--overlap", *enters(),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

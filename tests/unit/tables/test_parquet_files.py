@@ -19,31 +19,15 @@ from dlbench.tables.parquet_files import TableError
 from support.results import made_run_tables, made_tables
 
 STEP = {
-    "run_id": "run",
-    "rank": 0,
-    "step": 1,
-    "epoch": 1,
-    "t_s": 0.5,
-    "step_time_s": 0.25,
-    "loss": 2.0,
-    "learning_rate": 0.01,
-    "warm_up": True,
-    "window_steps": None,
-}
+    "run_id": "run", "rank": 0, "step": 1, "epoch": 1, "t_s": 0.5, "step_time_s": 0.25, "loss": 2.0,
+    "learning_rate": 0.01, "warm_up": True, "window_steps": None,
+}  # fmt: skip
 
 UNITS = {
-    "_s": b"s",
-    "_j": b"J",
-    "_bytes": b"B",
-    "images_per_second": b"items/s",
-    "tokens_per_second": b"tokens/s",
-    "batch": b"items",
-    "_bytes_per_s": b"B/s",
-    "_gb_per_s": b"GB/s",
-    "_percent": b"%",
-    "_cores": b"cores",
-    "_mhz": b"MHz",
-}
+    "_s": b"s", "_j": b"J", "_bytes": b"B", "images_per_second": b"items/s",
+    "tokens_per_second": b"tokens/s", "batch": b"items", "_bytes_per_s": b"B/s",
+    "_gb_per_s": b"GB/s", "_percent": b"%", "_cores": b"cores", "_mhz": b"MHz",
+}  # fmt: skip
 
 
 @pytest.fixture
