@@ -39,9 +39,12 @@ def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(as_it_is, he
     assert own_code.user_or_project_path(name) == Path(name)
 
 
-def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(as_it_is, here):
+def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(
+    as_it_is, tmp_path, monkeypatch
+):
     assert own_code.search_hint("studies") == ""  # there is but one
-    assert own_code.search_hint("mine") == f" (paths lead from the working directory, {here})"
+    monkeypatch.chdir(tmp_path)
+    assert own_code.search_hint("mine") == f" (paths lead from the working directory, {tmp_path})"
     ours = own_code.search_hint("studies")
     assert f"dlbench's own folder has {own_code.PROJECT / 'studies'}: name that" in ours
     assert own_code.search_hint("/mine") == ""

@@ -20,6 +20,7 @@ from dlbench.records import judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.study import config, trainer_environments
 from dlbench.trainer.reading import manifest
+from support.machines.paths import REPOSITORY
 from support.studies.planned_runs import STUDY, finish, finish_and_read
 from support.studies.site_facts import SITE
 
@@ -243,12 +244,11 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
 
 
 def test_an_environment_that_was_copied_without_its_python_is_made_again(here):
-    lock = trainer_environments.ENVIRONMENTS.resolve() / "train" / "uv.lock"
     python = trainer_environments.trainer_python("train")
     listed = Path("results/environments/train.json")
     for path in (python, listed):
         path.parent.mkdir(parents=True)
-    shutil.copy(lock, "envs/train")
+    shutil.copy(REPOSITORY / "envs/train/uv.lock", "envs/train")
     assert planning.make_plan(STUDY).remade == set()
     listed.touch()
     assert planning.make_plan(STUDY).remade == {str(listed)}
