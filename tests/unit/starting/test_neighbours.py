@@ -348,34 +348,28 @@ def waiting(kernel, monkeypatch):
     return wait
 
 
-def test_on_a_quiet_node_nothing_is_said_and_next_to_nothing_waited(waiting):
-    reported, waited_s = waiting(lambda now_s: 0.0)
-    assert not reported and waited_s == pytest.approx(neighbours.FIRST_LOOK_S)
+WAITS = "waits for quiet: others use 1.00 of 4 cores (hog 99)"
+STARTS = "starts beside others, which use 1.00 of 4 cores"
+FIRST_S, LOOK_S = neighbours.FIRST_LOOK_S, neighbours.LOOK_S
 
 
-def test_a_first_look_that_is_not_sure_is_followed_by_a_longer_one(waiting):
-    reported, waited_s = waiting(lambda now_s: 0.2 if now_s < 0.25 else 0.0)
-    assert not reported and waited_s == pytest.approx(neighbours.FIRST_LOOK_S + neighbours.LOOK_S)
-
-
-def test_a_run_starts_once_others_have_ended(waiting):
-    reported, waited_s = waiting(lambda now_s: 1.0 if now_s < 5 else 0.0)
-    first, last = reported
-    assert first == "waits for quiet: others use 1.00 of 4 cores (hog 99)"
-    assert last == "it is quiet after 6 s"
-    assert 5 < waited_s < 7
-
-
-def test_a_run_starts_beside_others_when_its_time_is_over(waiting):
-    reported, waited_s = waiting(lambda now_s: 1.0, most_s=20)
-    assert reported[1:] == ["starts beside others, which use 1.00 of 4 cores"]
-    assert 20 <= waited_s <= 21.5
-
-
-def test_with_time_for_one_look_nobody_is_waited_for(waiting):
-    reported, waited_s = waiting(lambda now_s: 1.0, most_s=neighbours.LOOK_S)
-    assert reported == ["starts beside others, which use 1.00 of 4 cores"]
-    assert waited_s < 1.5
+@pytest.mark.parametrize(
+    ("use", "most_s", "said", "least_s", "longest_s"),
+    [
+        (lambda now_s: 0.0, 60, [], FIRST_S, FIRST_S),
+        # A first look that is not sure is followed by a longer one.
+        (lambda now_s: 0.2 if now_s < 0.25 else 0.0, 60, [], FIRST_S + LOOK_S, FIRST_S + LOOK_S),
+        (lambda now_s: 1.0 if now_s < 5 else 0.0, 60, [WAITS, "it is quiet after 6 s"], 5, 7),
+        (lambda now_s: 1.0, 20, [WAITS, STARTS], 20, 21.5),
+        (lambda now_s: 1.0, LOOK_S, [STARTS], LOOK_S, 1.5),  # with time for one look
+    ],
+    ids=["quiet", "not sure", "others end", "its time is over", "one look"],
+)
+def test_a_run_starts_once_others_are_quiet_or_its_time_is_over(
+    waiting, use, most_s, said, least_s, longest_s
+):
+    reported, waited_s = waiting(use, most_s)
+    assert reported == said and least_s - 1e-6 <= waited_s <= longest_s + 1e-6
 
 
 pytestmark = pytest.mark.ci
