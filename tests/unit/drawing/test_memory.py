@@ -1,5 +1,7 @@
 """The figure of memory: which quantity an axis has, along what, and what there is."""
 
+import pytest
+
 from dlbench.drawing.figures import memory
 from support.results import made_tables
 from support.results.drawn_figures import crosses, has, texts
@@ -8,28 +10,25 @@ CPU = {"model": "lenet5", "device_model": "a CPU", "device_kind": "cpu"}
 TEXT = {"model": "gpt_tiny", "dataset": "bytes"}
 
 
-def test_on_gpus_it_is_what_the_framework_allocated_on_a_device(panels):
-    rows = made_tables.study(repeats=1, batch_per_device=[16, 64])
-    (axes,) = panels("memory", rows)
-    assert axes.get_ylabel() == "allocated on a device, GiB (log)"
+ALLOCATED = "peak_allocated_bytes_per_device"
+
+
+@pytest.mark.parametrize(
+    ("fields", "unknown", "whose", "column"),
+    [
+        ({}, (), "allocated on a device", ALLOCATED),
+        (CPU, (), "resident set of a process", "peak_memory_bytes"),
+        ({}, (ALLOCATED,), "in use on a GPU", "peak_used_bytes_per_device"),  # as NVML saw
+    ],
+)
+def test_it_is_what_the_framework_counted_or_else_what_is_known(
+    panels, fields, unknown, whose, column
+):
+    rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **fields)
+    (axes,) = panels("memory", [row | dict.fromkeys(unknown) for row in rows])
+    assert axes.get_ylabel() == f"{whose}, GiB (log)"
     assert axes.get_xlabel() == "batch per device (log)"
-    for row in rows:
-        assert has(axes, row["peak_allocated_bytes_per_device"])
-
-
-def test_on_cpus_it_is_the_resident_set_of_a_process(panels):
-    rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **CPU)
-    (axes,) = panels("memory", rows)
-    assert axes.get_ylabel() == "resident set of a process, GiB (log)"
-    assert all(has(axes, row["peak_memory_bytes"]) for row in rows)
-
-
-def test_where_the_framework_does_not_count_it_is_what_nvml_saw(panels):
-    rows = made_tables.study(repeats=1, batch_per_device=[16, 64])
-    rows = [row | {"peak_allocated_bytes_per_device": None} for row in rows]
-    (axes,) = panels("memory", rows)
-    assert axes.get_ylabel() == "in use on a GPU, GiB (log)"
-    assert all(has(axes, row["peak_used_bytes_per_device"]) for row in rows)
+    assert all(has(axes, row[column]) for row in rows)
 
 
 def test_a_model_of_text_has_a_panel_along_the_length_of_its_sequences(panels):
