@@ -27,6 +27,7 @@ def described(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     variables = {
         "WANDB_API_KEY": PLANTED, "HF_TOKEN": PLANTED, "NCCL_DEBUG": "WARN",
+        "LOADEDMODULES": "CUDA/12.1", "EBROOTCUDA": "/home/me/CUDA",
         "XLA_FLAGS": f"--xla_dump_to=https://me:{PLANTED}@host/x",
     }  # fmt: skip
     log, packages = folder / "train.jsonl", folder / "packages"
@@ -71,6 +72,8 @@ def test_a_run_says_its_software_cores_items_and_settings_and_no_secret(describe
     assert said["kernel"] == os.uname().release
     cuda = tf.sysconfig.get_build_info()["is_cuda_build"]
     assert said["tensorflow_build"]["is_cuda_build"] is cuda
+    assert said["origin"]["module"] == {"CUDA": "12.1"}
+    assert said["origin"]["EBROOTCUDA"] == "/home/(user)/CUDA"
     (kept,) = packages.iterdir()
     assert kept.stem == said["packages_sha256"] == hashlib.sha256(kept.read_bytes()).hexdigest()
     assert f"numpy=={metadata.version('numpy')}" in kept.read_text().splitlines()
