@@ -202,6 +202,9 @@ print(
     strategy.settings()["gathered_bytes_per_step"],
     strategy.settings()["reduced_bytes_per_step"],
 )
+# Gloo's reduce-scatters are all-reduces, too.
+all_reduced = total("gloo:all_reduce", 0) - total("c10d::_reduce_scatter_base_", 1)
+print("all-reduced", all_reduced, strategy.settings().get("all_reduced_bytes_per_step"))
 del made
 strategy.leave()
 """
@@ -221,5 +224,89 @@ def test_the_bytes_that_are_stated_are_those_of_the_collectives_in_a_trace(own, 
     run = Run(**{**how, "batch_per_device": 2, "steps": 3, "precision": precision, **fields})
     for said in ranks.outputs(own, EXCHANGED, run.flags()):
         traced = said.partition("exchanged ")[2].split()
-        assert traced[:2] == traced[2:], said
+        assert traced[:2] == traced[2:4], said
         assert int(traced[0]) > 0, said
+
+
+GROUPS = "shard_size=2"  # two of four ranks
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fields", "gathered", "all_reduced"),
+    [
+        # Half of four blocks of 198 272 weights and of 65 792 others.
+        ("hsdp", {}, True, 4 * (4 * 198_272 + 65_792) // 2),
+        # Of 4 items of 128 tokens of width 128: per block two sums, two gradients, and one sum
+        # that is computed again.
+        ("tensor_parallel", {"precision": "bfloat16", "recompute": True, "accumulate_steps": 2},
+         True, 2 * 4 * 128 * 128 * 4 * 5),
+        ("tensor_parallel", {"mode": "forward", "strategy_options": ""}, False,
+         4 * 8 * 128 * 128 * 4 * 2),
+    ],
+    ids=["hsdp", "tensor parallel", "one group"],
+)  # fmt: skip
+def test_groups_exchange_the_bytes_that_are_stated(
+    own, strategy, fields, gathered, all_reduced, monkeypatch
+):
+    monkeypatch.setenv("DLBENCH_BINDING", "none")
+    how = {**PYTORCH.fields, "launcher": "torchrun", "dataset": "synthetic", "model": "gpt_tiny"}
+    how |= {"strategy": strategy, "strategy_options": GROUPS, "devices_per_node": 4}
+    run = Run(**{**how, "batch_per_device": 2, "steps": 3, **fields})
+    for said in ranks.outputs(own, EXCHANGED, run.flags(), range(4), 4):
+        traced = said.partition("exchanged ")[2].split()
+        assert traced[:2] == traced[2:4], said
+        assert bool(int(traced[0])) == gathered, said
+        assert traced[5:7] == [str(all_reduced)] * 2, said
+
+
+DIVIDED = {**ON_DIGITS, "model": "vit_tiny", "optimizer": "adamw", "weight_decay": 0.1}
+# There may be fewer cores than four.
+DIVIDED |= {"clip_norm": 0.25, "evaluate": "yes", "steps": 6, "binding": "none"}
+
+
+@pytest.fixture(scope="module")
+def undivided(own, digits, tmp_path_factory):
+    log = tmp_path_factory.mktemp("undivided") / "train.jsonl"
+    PYTORCH.trained(log, own, digits, **DIVIDED)
+    return log
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [("hsdp", GROUPS), ("tensor_parallel", GROUPS), ("tensor_parallel", "")],
+)
+def test_four_processes_that_share_weights_train_as_one_with_their_batch(
+    own, digits, undivided, tmp_path, strategy, options
+):
+    log = tmp_path / "train.jsonl"
+    fields = {**DIVIDED, "batch_per_device": 8, "devices_per_node": 4, "launcher": "local"}
+    PYTORCH.trained(log, own, digits, strategy=strategy, strategy_options=options, **fields)
+    assert mean_losses(log) == pytest.approx(losses(undivided), rel=1e-5)
+    scores, wanted = ([e["loss"] for e in events(each, "eval")] for each in (log, undivided))
+    assert scores == pytest.approx(wanted, rel=1e-5)
+    assert len(digests(log)) == 4
+    assert len(set(digests(log))) == 1
+
+
+ODD_HEADS = """
+from dlbench.trainer.pytorch.models import transformers
+
+TASK, INPUT_SHAPE, CLASSES, RECOMPUTES = "language", (8,), 16, True
+DIVIDES = True
+SIZE = {"width": 12, "heads": 3, "depth": 1}
+
+
+def build(input_shape, classes):
+    constants = {"TASK": TASK, "SIZE": SIZE, "POSITIONS": 8}
+    return transformers.build(input_shape, classes, constants)
+"""
+
+
+def test_heads_that_ranks_do_not_divide_are_refused(own, tmp_path):
+    (tmp_path / "odd_heads.py").write_text(ODD_HEADS)
+    fields = {"model": "odd_heads", **FSDP, "strategy": "tensor_parallel"}
+    said = PYTORCH.refused(
+        tmp_path / "train.jsonl", own, ["--model-folder", str(tmp_path)], **fields
+    )
+    assert "tensor_parallel: 2 ranks do not divide 3 heads: choose another shard_size" in said

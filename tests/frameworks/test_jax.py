@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from dlbench.log import event_log
+from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
 from support.trainers.framework_runs import JAX, ON_DIGITS, digests, losses
 from support.trainers.training_runs import events
@@ -52,6 +53,67 @@ def test_two_devices_of_one_process_train_as_one_with_their_batch(
     assert "multi_thread_eigen=false" in start["strategy_settings"]["xla_flags"]
     assert machine["software"]["jax_build"]["matmul_precision"] == "float32"
     assert "XLA_PYTHON_CLIENT_PREALLOCATE" not in start["strategy_settings"]
+
+
+BLOCKS = {**ON_DIGITS, "model": "vit_tiny", "optimizer": "adamw", "weight_decay": 0.1}
+# There may be fewer cores than four.
+BLOCKS |= {"clip_norm": 0.25, "evaluate": "yes", "steps": 6, "binding": "none"}
+
+
+@pytest.mark.ci
+def test_four_devices_that_share_blocks_train_as_one_with_their_batch(own, digits, tmp_path):
+    found = []
+    for axis in (1, 2, 4):
+        how = {"strategy": "sharded", "devices_per_node": 4, "batch_per_device": 8}
+        how["strategy_options"] = f"batch_norm=global,model_axis={axis}"
+        log = tmp_path / str(axis) / "train.jsonl"
+        JAX.trained(log, own, digits, **BLOCKS | (how if axis > 1 else {}))
+        found.append([*losses(log), *(event["loss"] for event in events(log, "eval"))])
+        assert len(digests(log)) == (4 if axis > 1 else 1)
+        assert len(set(digests(log))) == 1
+    for divided in found[1:]:
+        assert divided == pytest.approx(found[0], rel=1e-5)
+
+
+ALL_REDUCED = """
+import math, re, sys
+sys.path.insert(0, "workflow_scripts")
+from dlbench.common import plugins
+from dlbench.trainer import engine, flags
+
+spec = flags.parse(None, [*sys.argv[1:], "--log", "none"])[0]
+strategy = engine.strategy_of(spec)(spec, "cpu")
+made = plugins.load("jax", "engine").Engine(spec, strategy, None)
+made.build()
+made.begin(0)
+made.trace()
+shapes = []
+for line in made._step.as_text().splitlines():
+    assert not re.search(r" (all-gather|all-to-all|reduce-scatter|collective-permute)\\(", line)
+    if " all-reduce(" in line:
+        shapes += re.findall(r"f32\\[([\\d,]+)\\]", line.partition(" all-reduce(")[0])
+print(4 * sum(math.prod(map(int, shape.split(","))) for shape in shapes))
+print(strategy.settings()["all_reduced_bytes_per_step"])
+"""
+
+
+@pytest.mark.parametrize("axis", [2, 4])
+def test_devices_that_share_blocks_all_reduce_what_is_stated_and_exchange_nothing_else(
+    own, monkeypatch, axis
+):
+    monkeypatch.setenv("DLBENCH_BINDING", "none")
+    how = {**JAX.fields, "model": "gpt_tiny", "dataset": "synthetic", "devices_per_node": 4}
+    how |= {"strategy": "sharded", "strategy_options": f"batch_norm=global,model_axis={axis}"}
+    run = Run(**how, batch_per_device=2, steps=1)
+    told = subprocess.run(
+        [own, "-c", ALL_REDUCED, *run.flags()], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    # Per block two sums and two gradients, of as many items of 128 tokens as two for each device
+    # that shares it; and the gradients of 463 872 weights of each, over two such groups. XLA
+    # reduces that of the tied embedding twice, and of the 256 positions the 128 of an item.
+    values, others = 4 * 4 * 2 * axis * 128 * 128, (463_872, 128 * 128) if axis == 2 else (0, 0)
+    stated, more = 4 * (values + others[0]), 4 * others[1]
+    assert told.stdout.split()[-2:] == [str(stated + more), str(stated)], told.stderr
 
 
 def test_normalisation_is_over_the_items_that_the_option_says(own, small, digits, tmp_path):

@@ -28,6 +28,8 @@ def main(folder, *arguments):
     if strategy.serve(done.exists):
         return
     for model in plugins.names(engine.plugin_kind(first.framework, "models")):
+        if type(strategy).unsupported(parsed(model, arguments)):
+            continue  # as a network without blocks by tensor_parallel
         # In one piece, where another process writes, too.
         sys.stdout.write(f"{model} {trained(parsed(model, arguments), strategy)}\n")
         sys.stdout.flush()

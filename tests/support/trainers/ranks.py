@@ -7,8 +7,8 @@ import subprocess
 from support.machines.paths import REPOSITORY
 
 
-def outputs(python, program, arguments, ranks=(0, 1)):
-    """What each of two ranks prints; those that are not started are missing.
+def outputs(python, program, arguments, ranks=(0, 1), size=2):
+    """What each of `size` ranks prints; those that are not started are missing.
 
     Args:
         program: Python code.
@@ -17,7 +17,7 @@ def outputs(python, program, arguments, ranks=(0, 1)):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
     command = list(map(str, [python, "-c", program, *arguments]))
-    known = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    known = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     how = {"cwd": REPOSITORY, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     started = [
         subprocess.Popen(
@@ -25,4 +25,4 @@ def outputs(python, program, arguments, ranks=(0, 1)):
         )
         for rank in ranks
     ]
-    return [process.communicate(timeout=120)[0] for process in started]
+    return [process.communicate(timeout=300)[0] for process in started]

@@ -172,5 +172,6 @@ def test_strategies_that_reduce_gradients_by_a_collective_are_these():
     }
     assert found == {
         *(("tensorflow", name) for name in ("horovod", "mirrored", "multiworker")),
-        *(("jax", "sharded"), ("pytorch", "ddp"), ("pytorch", "fsdp")),
+        ("jax", "sharded"),
+        *(("pytorch", name) for name in ("ddp", "fsdp", "hsdp", "tensor_parallel")),
     }

@@ -51,7 +51,7 @@ def test_a_run_by_hand_has_the_environment_of_its_framework_unless_it_names_one(
         ("jax", "mirrored", 1, "sharded, single"),
         ("jax", "horovod", 2, "sharded"),
         ("tensorflow", "sharded", 2, "horovod, mirrored, multiworker, parameter_server"),
-        ("pytorch", "mirrored", 1, "ddp, fsdp, single"),
+        ("pytorch", "mirrored", 1, "ddp, fsdp, hsdp, single"),
     ],
 )
 def test_a_strategy_of_another_framework_is_named_with_those_that_fit(

@@ -68,6 +68,7 @@ def test_a_strategy_says_its_processes_and_the_first_of_them_writes_the_log(name
         ("jax", "sharded", "processes=device", 6),
         ("pytorch", "ddp", "", 6),
         ("pytorch", "fsdp", "", 6),
+        ("pytorch", "hsdp", "shard_size=2", 6),
     ],
 )
 def test_other_frameworks_have_a_process_for_each_node_or_for_each_device(
@@ -90,6 +91,31 @@ def test_other_frameworks_have_a_process_for_each_node_or_for_each_device(
 )
 def test_what_a_strategy_cannot_do_is_said(name, changes, reason):
     assert reason in load(name).unsupported(run(**changes))
+
+
+TWO = {"framework": "pytorch", "devices_per_node": 2, "launcher": "torchrun", "model": "gpt_tiny"}
+TENSOR = {**TWO, "strategy": "tensor_parallel"}
+MESH = {**TWO, "framework": "jax", "strategy": "sharded", "launcher": "none"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "reason"),
+    [
+        (TENSOR, "shard_size=1", None),
+        (TENSOR, "shard_size=4", "does not divide devices_per_node, 2"),
+        ({**TENSOR, "precision": "float16"}, "", "scale the loss differently; choose bfloat16"),
+        ({**TENSOR, "model": "resnet20"}, "", "is of models whose file has DIVIDES"),
+        (MESH, "batch_norm=global,model_axis=2", None),
+        (MESH, "batch_norm=global,model_axis=3", "model_axis is 3, and does not divide"),
+        (MESH, "batch_norm=global,model_axis=0", "model_axis is 0, and does not divide"),
+        (MESH, "model_axis=2", "needs batch_norm=global and processes=node"),
+        ({**MESH, "model": "lenet5"}, "batch_norm=global,model_axis=2", "whose file has DIVIDES"),
+    ],
+)
+def test_how_devices_cannot_share_a_model_is_said(changes, text, reason):
+    asked = run(**changes, strategy_options=text)
+    said = engine.strategy_of(asked).unsupported(asked)
+    assert reason in said if reason else said is None
 
 
 @pytest.mark.parametrize("name", NAMES)

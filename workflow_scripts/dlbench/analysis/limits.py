@@ -31,6 +31,7 @@ The scaling that the baselines of a machine predict, by a model that can be wron
 - With sharded weights, the run records how many bytes of weights a step gathers, and how many of
   gradients it reduce-scatters. For either, a device sends half as much as for an all-reduce of as
   many bytes (NVIDIA/nccl-tests, doc/PERFORMANCE.md): an all-reduce of half of both takes as long.
+  What groups of devices exchange counts as if all did.
 - The computation is the step of the base, less an all-reduce if the base has several devices. In
   strong scaling it is in proportion to the items of a device.
 - Between two sizes the logarithm of the time is linear in that of the bytes; above the largest the

@@ -44,7 +44,6 @@ TERA = 1e12
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
 _WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "metrics", "host_energy_sampled_share")
 _NOT_INSTALLED = "is not installed"  # in the message of a run that is skipped for that reason
-_EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 
 
 def row(
@@ -106,7 +105,7 @@ def row(
         "data_sha256": provenance["data_sha256"],
         "item_shape": shape_text(provenance.get("item_shape")),
         "attention": provenance.get("attention"),
-        **{name: (provenance.get("strategy_settings") or {}).get(name) for name in _EXCHANGED},
+        **exchanged_bytes(provenance.get("strategy_settings") or {}),
         **fingerprints.columns(provenance),
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],
@@ -128,6 +127,21 @@ def row(
     }
     values["apart"] = _apart(run, values, getattr(study, "sentinels_are_repeats", False))
     return contradictions.marked(values)
+
+
+def exchanged_bytes(settings: dict[str, Any]) -> Row:
+    """The bytes that the collectives of a step gather and reduce; an all-reduce does both.
+
+    >>> exchanged_bytes({"gathered_bytes_per_step": 8, "all_reduced_bytes_per_step": 2})
+    {'gathered_bytes_per_step': 10, 'reduced_bytes_per_step': 2}
+    """
+    counts = {kind: settings.get(f"{kind}_bytes_per_step") for kind in ("gathered", "reduced")}
+    both = settings.get("all_reduced_bytes_per_step")
+    known = any(count is not None for count in (*counts.values(), both))
+    return {
+        f"{kind}_bytes_per_step": (count or 0) + (both or 0) if known else None
+        for kind, count in counts.items()
+    }
 
 
 def _is_batch_found(run, study):

@@ -37,6 +37,7 @@ class BaseStrategy:
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node
     devices_per_process = 1
+    ranks_per_batch = 1  # of a group that trains the same items together, all those of its devices
 
     @staticmethod
     def unsupported(run: Spec) -> str | None:

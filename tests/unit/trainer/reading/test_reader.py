@@ -29,7 +29,7 @@ RECORDS = 40
 class Strategy:
     """One of two processes, on two devices each."""
 
-    size, devices_per_process = 2, 2
+    size, devices_per_process, ranks_per_batch = 2, 2, 1
 
     def __init__(self, rank):
         self.rank = rank

@@ -67,12 +67,15 @@ class Engine(ArrayEngine):
             self._model.non_trainable_variables,
             self._optimizer.variables,
         )
+        axes = self.strategy.divide(self._model, self._optimizer)
+        self._axes = State(*([axes.get(id(v)) for v in group] for group in self._variables))
         self._state = State(
             *(
-                self.strategy.replicated(self.strategy.broadcast([v.value for v in variables]))
-                for variables in self._variables
+                self.strategy.placed(self.strategy.broadcast([v.value for v in group]), of_group)
+                for group, of_group in zip(self._variables, self._axes, strict=True)
             )
         )
+        self.strategy.shardings = jax.tree.map(lambda array: array.sharding, self._state)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)
         )
@@ -157,7 +160,8 @@ class Engine(ArrayEngine):
 
     def set_array(self, field: int, number: int, value: np.ndarray) -> None:
         """Replace an array of the state on all devices."""
-        (self._state[field][number],) = self.strategy.replicated([value])
+        axis = self._axes[field][number]
+        (self._state[field][number],) = self.strategy.placed([value], [axis])
 
     def _launch_step(self, inputs: Any, targets: Any) -> Any:
         self._state, loss, _ = self._step(self._state, inputs, targets)
@@ -173,7 +177,9 @@ class Engine(ArrayEngine):
         return [float(loss) for loss in jax.device_get(losses)]
 
     def _sums(self) -> Callable[[Any, Any], Mapping[str, Any]]:
-        state = jax.tree.map(lambda array: array.addressable_data(0), self._state)
+        alone = self.strategy.devices_per_copy == 1
+        of_first = (lambda a: a.addressable_data(0)) if alone else self._whole
+        state = jax.tree.map(of_first, self._state)
         return functools.partial(self._sums_of, state)
 
     def _set_learning_rate(self, rate: float) -> None:
@@ -183,6 +189,9 @@ class Engine(ArrayEngine):
         place = self._places[id(optimizer.learning_rate)]
         with np.errstate(over="ignore"):  # infinite, as under TensorFlow
             self.set_array(*place, np.asarray(rate).astype(self.array(*place).dtype))
+
+    def _whole(self, array: jax.Array) -> jax.Array:
+        return jax.device_put(self.strategy.whole(array), self.strategy.local[0])
 
     @functools.cached_property
     def _places(self) -> dict[int, tuple[int, int]]:
@@ -222,7 +231,7 @@ class _StateArray:
         return self._engine.array(self._field, self._number).shape
 
     def numpy(self) -> np.ndarray:
-        return np.asarray(self._engine.array(self._field, self._number))
+        return self._engine.strategy.whole(self._engine.array(self._field, self._number))
 
     def assign(self, value: np.ndarray) -> None:
         self._engine.set_array(self._field, self._number, value)

@@ -45,9 +45,9 @@ class Engine(ArrayEngine):
     strategy: Base
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):
-        # Ranks have different seeds: each device draws its own dropout, and if the broadcast of the
+        # Ranks have different seeds: each batch has its own dropout, and if the broadcast of the
         # weights failed, ranks would differ.
-        torch.manual_seed(engine.seed(spec) + 1000 * strategy.rank)
+        torch.manual_seed(engine.seed(spec) + 1000 * (strategy.rank // strategy.ranks_per_batch))
         set_precision(spec, strategy)
         check_compiling(spec, strategy)
         super().__init__(spec, strategy, _model_file(spec), data_folder)
@@ -64,6 +64,7 @@ class Engine(ArrayEngine):
         self._attention = (
             flops.attention_kernel(calls[0], self._spec, self.strategy.device) if calls else None
         )
+        self.strategy.tokens = calls[0]["query"].shape[-2] if calls else None
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)

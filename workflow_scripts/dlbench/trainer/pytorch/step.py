@@ -20,6 +20,7 @@
   of int64, or masks of uint8 with channels first, as the logits.
 """
 
+import collections
 import contextlib
 import functools
 import os
@@ -285,8 +286,14 @@ class Step:
             self._scaler.unscale_(self._optimizer)
         weights = self.model.parameters()
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        # Weights that are sharded over different devices have norms that cannot be in one list.
+        by_mesh = collections.defaultdict(list)
+        for gradient in gradients:
+            by_mesh[getattr(gradient, "device_mesh", None)].append(gradient)
+        norms = [nn.utils.get_total_norm(group) for group in by_mesh.values()]
+        norm = nn.utils.get_total_norm(
+            [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
+        )
         # torch.nn.utils.clip_grad_norm_ adds 1e-6 to the norm, which Keras does not.
         factor = self._clip_norm / norm.clamp(min=self._clip_norm)
         for gradient in gradients:

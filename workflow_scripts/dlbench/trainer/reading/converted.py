@@ -213,6 +213,7 @@ class Source:
         self._strategy: Any = settings.strategy
 
     def synthetic(self, count: int) -> Batch:
-        """Random items that differ between processes, the same in every step."""
-        random = np.random.default_rng(self.seed + self._strategy.rank)
+        """Random items that differ between batches of processes, the same in every step."""
+        batch_number = self._strategy.rank // self._strategy.ranks_per_batch
+        random = np.random.default_rng(self.seed + batch_number)
         return self._task.synthetic(random, count, self.item_shape, self.classes)

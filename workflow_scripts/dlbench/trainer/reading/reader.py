@@ -517,6 +517,7 @@ class Strategy(Protocol):
     rank: int
     size: int
     devices_per_process: int
+    ranks_per_batch: int
 
     def to_devices(self, values: np.ndarray) -> Any:
         """Put the items of all devices of this process on them, as the framework's array."""
@@ -543,7 +544,9 @@ class Items(Source):
     ):
         super().__init__(reader, settings, data_folder)
         self._strategy: Strategy = settings.strategy
-        self._batch = settings.spec.batch_per_device * self._strategy.devices_per_process
+        self._ranks = self._strategy.ranks_per_batch
+        devices = self._strategy.devices_per_process * self._ranks
+        self._batch = settings.spec.batch_per_device * devices
         if self.data is None:
             items = self.synthetic(self._batch)
             scaled = items[0] if self.like else np.asarray(settings.scale(items[0]))
@@ -562,9 +565,8 @@ class Items(Source):
 
     def on_host(self, first_step: int) -> Iterator[Batch]:
         """The same in the memory of the host; not for synthetic items."""
-        return self.data.training_batches(
-            self._batch, self.seed, self._strategy.rank, self._strategy.size, first_step
-        )
+        rank, size = (n // self._ranks for n in (self._strategy.rank, self._strategy.size))
+        return self.data.training_batches(self._batch, self.seed, rank, size, first_step)
 
     def held_out(self, batch: int) -> Iterator[Batch]:
         """All held-out items once, as NumPy arrays; none of synthetic items."""

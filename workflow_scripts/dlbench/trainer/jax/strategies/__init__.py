@@ -31,6 +31,9 @@ Function = Callable[..., Any]
 class Base(BaseStrategy):
     """One process on one device; the other strategies change that."""
 
+    devices_per_copy = 1  # that share a copy of the weights
+    shardings: Any = None  # those of the arrays of a step's state
+
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
         given = os.environ.get("XLA_FLAGS", "")
@@ -56,8 +59,15 @@ class Base(BaseStrategy):
         """The values that rank 0 has."""
         return list(values)
 
-    def replicated(self, values: Sequence[Any]) -> list[Array]:
-        """Replicate values, which all processes have, on every device of the run."""
+    def divide(self, model: Any, optimizer: Any) -> dict[int, int]:
+        """Axes of the variables that devices share, by their identity; the others are replicated.
+
+        Called once, before the values of the variables are taken.
+        """
+        return {}
+
+    def placed(self, values: Sequence[Any], axes: Sequence[int | None]) -> list[Array]:
+        """Put values, which all processes have, on the devices of the run: see `divide`."""
         import jax
 
         return [jax.device_put(value, self.local[0]) for value in values]
@@ -85,12 +95,19 @@ class Base(BaseStrategy):
     def weights_sha256(self, arrays: Sequence[Array]) -> list[str]:
         """One digest of all weights for each device of this process."""
         return [
-            digest(
-                next(np.asarray(s.data) for s in array.addressable_shards if s.device == device)
-                for array in arrays
-            )
-            for device in self.local
+            digest(self.whole(array, first) for array in arrays)
+            for first in range(0, len(self.local), self.devices_per_copy)
+            for _ in range(self.devices_per_copy)
         ]
+
+    def whole(self, array: Array, first: int = 0) -> np.ndarray:
+        """The copy of an array that the devices of this process from a number on share."""
+        devices = self.local[first : first + self.devices_per_copy]
+        values = np.empty(array.shape, array.dtype)
+        for shard in array.addressable_shards:
+            if shard.device in devices:
+                values[shard.index] = shard.data
+        return values
 
     def _configure(self, device, threads_per_device):
         """Make JAX use exactly the devices of this process, and return their names."""

@@ -7,29 +7,38 @@
 
 Options:
     processes   one for each node, or one for each device
+    model_axis  devices that share the dense layers of each block, and their heads, as under
+                tensor_parallel of PyTorch: the mesh is (devices / model_axis, model_axis). Such a
+                group takes the items of all its devices. XLA adds the collectives (GSPMD:
+                Y. Xu et al. 2021, arXiv:2105.04663); the log has the bytes of its all-reduces,
+                each gradient once (of an embedding that gives logits, too, XLA reduces two), and
+                without what recomputing repeats. It needs batch_norm=global
     batch_norm  local: moments are those of a device's own items, as under TensorFlow's
                 strategies, and moving statistics are averaged; dropout drops the same units on
                 each device. global: as on one device with all items
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dlbench.common import networks, terminal
+from dlbench import Error
+from dlbench.common import networks, plugins, terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.jax.strategies import Array, Base, Function
 from dlbench.trainer.strategy import Spec
 
-AXIS = "devices"
+AXIS, MODEL_AXIS = "devices", "model"
+FLOAT32_BYTES = 4
 PATIENCE_S = 10  # a process that exits waits so long for the others, which may have failed
 
 
 class Strategy(Base):
     reduces = True
-    OPTIONS = {"processes": ("node", "device"), "batch_norm": ("local", "global")}
+    OPTIONS = {"processes": ("node", "device"), "batch_norm": ("local", "global"), "model_axis": 1}
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
@@ -44,7 +53,27 @@ class Strategy(Base):
                 "strategy sharded splits a batch into parts on each device: accumulate_steps needs "
                 "batch_norm=local"
             )
-        return super().unsupported(run)
+        return super().unsupported(run) or cls._not_shared(run)
+
+    @classmethod
+    def _not_shared(cls, run):
+        """Why devices cannot share a run's model as its options say; None if they can."""
+        options = cls.parse_options(run)
+        if options["model_axis"] == 1:
+            return None
+        if not options["model_axis"] or run.devices_per_node % options["model_axis"]:
+            return (
+                f"strategy sharded: model_axis is {options['model_axis']}, and does not divide "
+                f"devices_per_node, {run.devices_per_node}: choose one that does"
+            )
+        if (options["processes"], options["batch_norm"]) != ("node", "global"):
+            return "strategy sharded: model_axis needs batch_norm=global and processes=node"
+        if not plugins.constants("keras/models", run.model).get("DIVIDES"):
+            return (
+                "model_axis is of models whose file has DIVIDES = True, as that of gpt2_small; "
+                f"that of {run.model} has not"
+            )
+        return None
 
     @staticmethod
     def processes_per_node(run: Spec) -> int:
@@ -70,7 +99,10 @@ class Strategy(Base):
         from jax.sharding import NamedSharding, PartitionSpec
 
         devices = self.local if self.size == 1 else jax.devices(device)
-        self._mesh = jax.sharding.Mesh(np.asarray(devices), (AXIS,))
+        self._spec, self._all_reduced_bytes = spec, 0
+        self.devices_per_copy = each = self.options["model_axis"]
+        shape, names = ((-1, each), (AXIS, MODEL_AXIS)) if each > 1 else ((-1,), (AXIS,))
+        self._mesh = jax.sharding.Mesh(np.asarray(devices).reshape(shape), names)
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         self._sharded = NamedSharding(self._mesh, PartitionSpec(AXIS))
         # The first collective waits only 30 s for the others, so it is done here, not after the
@@ -78,6 +110,10 @@ class Strategy(Base):
         jax.jit(lambda ones: ones.sum(), out_shardings=self._replicated)(
             self.to_devices(np.ones(self.devices_per_process, np.float32))
         ).block_until_ready()
+
+    def settings(self) -> dict[str, Any]:
+        exchanged = {"all_reduced_bytes_per_step": self._all_reduced_bytes}
+        return {**super().settings(), **(exchanged if self.devices_per_copy > 1 else {})}
 
     def broadcast(self, values: Sequence[Any]) -> list[Any]:
         if self.size == 1:
@@ -87,8 +123,45 @@ class Strategy(Base):
         arrays = [np.asarray(value) for value in values]
         return [np.asarray(value) for value in multihost_utils.broadcast_one_to_all(arrays)]
 
-    def replicated(self, values: Sequence[Any]) -> list[Array]:
-        return [self._placed(value, self._replicated, np.shape(value)) for value in values]
+    def divide(self, model: Any, optimizer: Any) -> dict[int, int]:
+        each, mode, values = self.devices_per_copy, self._spec.mode, 0
+        axes: dict[str, int] = {}
+        for layer in model._flatten_layers() if each > 1 else ():
+            if getattr(layer, "attends", False):
+                if any(end // layer.size % each for end in layer.ends):
+                    heads = layer.ends[0] // layer.size
+                    raise Error(f"model_axis is {each}, and does not divide {heads} heads")
+                layer.groups = each
+            if (axis := getattr(layer, "shared_axis", None)) is None:
+                continue
+            axes[layer.kernel.path] = axis
+            if axis:
+                axes[layer.bias.path] = 0
+            if not axis or mode != "forward":  # sums, and the gradients of inputs
+                values += math.prod((layer.input if axis else layer.output).shape[1:])
+            for variable in (layer.kernel, layer.bias) if layer.joins > 1 else ():
+                grouped = variable.value.reshape(*variable.shape[:-1], layer.joins, each, -1)
+                variable.assign(grouped.swapaxes(-3, -2).reshape(variable.shape))
+        half = self._spec.precision in ("bfloat16", "float16")
+        items = each * self._spec.batch_per_device
+        self._all_reduced_bytes = items * values * (2 if half else FLOAT32_BYTES)
+        if mode == "train" and self._mesh.size > each:
+            weights = model.trainable_variables
+            shares = (math.prod(v.shape) // (each if v.path in axes else 1) for v in weights)
+            self._all_reduced_bytes += FLOAT32_BYTES * sum(shares)
+        of_optimizer = {f"/{path.replace('/', '_')}_": axis for path, axis in axes.items()}
+        return {id(v): axes[v.path] for v in model.trainable_variables if v.path in axes} | {
+            id(v): axis
+            for v in optimizer.variables
+            for path, axis in of_optimizer.items()
+            if path in v.path
+        }
+
+    def placed(self, values: Sequence[Any], axes: Sequence[int | None]) -> list[Array]:
+        return [
+            self._placed(value, self._sharing(axis), np.shape(value))
+            for value, axis in zip(values, axes, strict=True)
+        ]
 
     def to_devices(self, values: Any) -> Array:
         return self._placed(values, self._sharded)
@@ -101,7 +174,7 @@ class Strategy(Base):
 
             def replicating(state, inputs, targets):
                 after, *others = function(state, inputs, targets)
-                return jax.lax.with_sharding_constraint(after, self._replicated), *others
+                return jax.lax.with_sharding_constraint(after, self.shardings), *others
 
             return replicating
         replicated, sharded = PartitionSpec(), PartitionSpec(AXIS)
@@ -169,6 +242,13 @@ class Strategy(Base):
         """Numbers of this process's GPUs among those that it sees."""
         first = self._first_gpu()
         return list(range(first, first + self.devices_per_process))
+
+    def _sharing(self, axis):
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        if axis is None:
+            return self._replicated
+        return NamedSharding(self._mesh, PartitionSpec(*[None] * axis, MODEL_AXIS))
 
     def _placed(self, values, sharding, shape=None):
         import jax

@@ -91,6 +91,7 @@ VARIANTS: dict[str, Any] = {
     },
 }
 RECOMPUTES = True
+DIVIDES = True  # devices can share its blocks: model_axis of JAX, tensor_parallel of PyTorch
 DEVIATION = 0.02  # standard deviation of initial weights
 Initializer = Callable[[], keras.initializers.Initializer]
 
@@ -274,12 +275,14 @@ class Attention(layers.Layer):
         self.width, self.size, self.causal, self.turn = width, width // heads, causal, turn
         self.ends = [width, width + (key_value_heads or heads) * self.size]
         self.all_width = 2 * self.ends[1] - width
+        self.groups = 1  # of heads, each with its queries, keys and values side by side
 
     def call(self, x: Any) -> Any:
         tokens = x.shape[1]
+        x = ops.reshape(x, (-1, tokens, self.groups, self.all_width // self.groups))
         query, key, value = (
-            ops.reshape(part, (-1, tokens, part.shape[2] // self.size, self.size))
-            for part in ops.split(x, self.ends, axis=-1)
+            ops.reshape(part, (-1, tokens, part.shape[3] * self.groups // self.size, self.size))
+            for part in ops.split(x, [end // self.groups for end in self.ends], axis=-1)
         )
         seen = ops.dot_product_attention(
             self.turn(query), self.turn(key), value, is_causal=self.causal
@@ -324,9 +327,16 @@ def block(x: keras.KerasTensor, make: Callable[[Any], Any], recompute: bool, num
     return Recomputed(made, name=f"recomputed{number}")(x)
 
 
-def dense(units: int, config: BlockConfig, **named: Any) -> keras.layers.Dense:
-    """A dense layer with the model's initializer."""
-    return layers.Dense(units, kernel_initializer=config.initializer(), **named)
+def dense(
+    units: int, config: BlockConfig, axis: int | None = None, joins: int = 1, **named: Any
+) -> keras.layers.Dense:
+    """A dense layer with the model's initializer.
+
+    `axis`: of its kernel, along which devices may share it; `joins`: how many matrices it joins.
+    """
+    made = layers.Dense(units, kernel_initializer=config.initializer(), **named)
+    made.shared_axis, made.joins = axis, joins
+    return made
 
 
 def _block(x, config):
@@ -342,10 +352,11 @@ def _residual(x, config, inner):
 
 
 def _attention(x, config):
-    x = dense(3 * config.width, config)(x)
-    return dense(config.width, config)(Attention(config.width, config.heads, config.causal)(x))
+    x = dense(3 * config.width, config, axis=1, joins=3)(x)
+    attention = Attention(config.width, config.heads, config.causal)
+    return dense(config.width, config, axis=0)(attention(x))
 
 
 def _two_layers(x, config):
-    x = dense(4 * config.width, config, activation=config.activation)(x)
-    return dense(config.width, config)(x)
+    x = dense(4 * config.width, config, axis=1, activation=config.activation)(x)
+    return dense(config.width, config, axis=0)(x)

@@ -151,6 +151,15 @@ class Block(nn.Module):
         self.activation = config.activation()
         self.down = layers.dense(4 * config.width, config.width, config.initializer)
 
+    def divide(self, ranks: int) -> dict[str, tuple[int, ...]]:
+        """Keep a rank's share of the heads: see strategies/tensor_parallel.py."""
+        widths = self.attention.widths
+        if any(width // self.attention.size % ranks for width in widths):
+            heads = widths[0] // self.attention.size
+            raise ValueError(f"{ranks} ranks do not divide {heads} heads")
+        self.attention.widths = tuple(width // ranks for width in widths)
+        return {"qkv": widths, "out": (), "up": (self.up.out_features,), "down": ()}
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.norm_first:
             x = x + self._attend(self.norm1(x))

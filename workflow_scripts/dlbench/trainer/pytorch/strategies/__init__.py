@@ -38,6 +38,7 @@ class Base(BaseStrategy):
     # Whether all that a step does between the start of the forward and the end of the backward pass
     # is in the compiled program.
     supports_cuda_graphs = True
+    tokens: int | None = None  # of an item in the model's attention, if it has that
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         # Read when PyTorch is imported. With its caches, compile times would be too short.

@@ -54,13 +54,11 @@ class Strategy(DistributedBase):
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         self._spec = spec
         self._units: list[Unit] = []
+        self._sharers = 1  # ranks among which each weight is sharded
         super().__init__(spec, device, folder)
 
     def settings(self) -> dict[str, Any]:
-        parts, mode = self._spec.accumulate_steps, self._spec.mode
-        gathered, reduced = exchanged_bytes(self._units, self.size, parts, mode)
-        exchanged = {"gathered_bytes_per_step": gathered, "reduced_bytes_per_step": reduced}
-        return {**super().settings(), **exchanged}
+        return {**super().settings(), **self._exchanged()}
 
     def parallelize(self, model: Module) -> Module:
         import torch
@@ -74,7 +72,8 @@ class Strategy(DistributedBase):
             for tensor in (*model.parameters(), *model.buffers()):
                 distributed.broadcast(tensor, 0)
         model.to(memory_format=torch.contiguous_format)
-        mesh = distributed.init_device_mesh(self.device.type, (self.size,))
+        mesh = self._mesh(model)
+        self._sharers = mesh.size(mesh.ndim - 1)
         dtype = AUTOCAST.get(self._spec.precision)
         policy = MixedPrecisionPolicy(dtype, reduce_dtype=dtype and torch.float32)
         reshard = self.options["reshard_after_forward"]
@@ -97,12 +96,26 @@ class Strategy(DistributedBase):
         return super().gradient_sync(model, enabled)
 
     def local_shard(self, tensor: Tensor) -> Tensor:
-        return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        return _local(tensor)
 
     def weights_sha256(self, weights: Sequence[Tensor]) -> list[str]:
         # After an evaluation some weights are still gathered.
         whole = (w.full_tensor() if hasattr(w, "full_tensor") else w for w in weights)
         return [digest(weight.detach().cpu().numpy() for weight in whole)]
+
+    def _mesh(self, model: Module) -> Any:
+        """The mesh of `fully_shard`, which shards over its last dimension."""
+        from torch import distributed
+
+        return distributed.init_device_mesh(self.device.type, (self.size,))
+
+    def _exchanged(self) -> dict[str, int]:
+        """The bytes of the collectives of a step, by kind."""
+        parts, mode = self._spec.accumulate_steps, self._spec.mode
+        gathered, self._gradients = exchanged_bytes(self._units, self._sharers, parts, mode)
+        counts = {"gathered": gathered, "reduced": self._gradients}
+        shared = self._sharers > 1
+        return {f"{kind}_bytes_per_step": shared * count for kind, count in counts.items()}
 
 
 def exchanged_bytes(
@@ -145,7 +158,12 @@ def _described(modules: Sequence[tuple[Any, Any]], reshard: bool) -> Iterator[Un
         known |= new.keys()
         element_bytes = policy.param_dtype.itemsize if policy.param_dtype else FLOAT32_BYTES
         stays = not reshard or module is modules[-1][0]
-        yield Unit([tuple(weight.shape) for weight in new.values()], element_bytes, stays)
+        shapes = [tuple(_local(weight).shape) for weight in new.values()]
+        yield Unit(shapes, element_bytes, stays)
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _check_axes(model: Module) -> None:
