@@ -121,7 +121,8 @@ class Attention(nn.Module):
             raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
         self.size, self.causal = width // heads, causal
         others = (key_value_heads or heads) * self.size
-        self.widths, self.grouped = (width, others, others), others < width
+        self.grouped = others < width
+        self.widths: tuple[int, ...] = (width, others, others)
 
     def forward(
         self, x: torch.Tensor, turn: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
