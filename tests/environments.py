@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.machines import pythons
+
 REPOSITORY = Path(__file__).parents[1]
 TRAIN = REPOSITORY / "envs" / "train"
 CI = {"train": "horovod", "jax": "grain", "pytorch": "grain"}  # environment: extra
@@ -33,6 +35,21 @@ PACKAGES = {
     "deepspeed": (
         *("deepspeed==0.19.8", "torch==2.15.0", "transformers==5.24.0", "accelerate==1.15.0"),
         *("ninja", "setuptools"),
+    ),
+    "maxtext": (  # with Python 3.12 or newer, without what is for GPUs
+        *("maxtext==0.2.5", "jax==0.12.0.1", "absl-py", "aqtp", "cloud-accelerator-diagnostics"),
+        *(
+            "datasets",
+            "drjax",
+            "flax==0.12.12",
+            "google-cloud-storage",
+            "grain",
+            "jaxtyping",
+            "jinja2",
+        ),
+        *("ml-collections", "ml-goodput-measurement", "omegaconf", "optax", "orbax-checkpoint"),
+        *("pathwaysutils", "pillow", "psutil", "pydantic", "qwix", "sentencepiece", "sympy"),
+        *("tensorboardX", "tensorflow-cpu", "tiktoken", "tokamax", "transformers"),
     ),
     "tf_cnn_benchmarks": ("tensorflow-cpu==2.18.1", "tf_keras==2.18.0", "setuptools<81"),
 }
@@ -125,7 +142,8 @@ def made_for_programs():
     for name, packages in PACKAGES.items():
         folder = REPOSITORY / f".venv-{name}"
         install = (uv(), "pip", "install", "-q", "--python", folder / "bin" / "python", *packages)
-        failed += _made(folder, ((uv(), "venv", "-q", folder), install))
+        python = pythons.newest()[1] if name == "maxtext" else sys.executable
+        failed += _made(folder, ((uv(), "venv", "-q", "--python", python, folder), install))
     return failed
 
 

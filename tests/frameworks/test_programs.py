@@ -21,7 +21,7 @@ from support.machines.paths import REPOSITORY
 LENGTH = 16
 STEPS, WARMUP_STEPS, BATCH = 8, 3, 4
 SHAPE = {"layers": 1, "width": 32, "heads": 2}
-SHAPE |= {"tokens": STEPS * BATCH * LENGTH, "last_iteration": STEPS - 1}
+SHAPE |= {"tokens": STEPS * BATCH * LENGTH, "last_iteration": STEPS - 1, "workers": 1}
 SMALL = {
     "steps": STEPS,
     "warmup_steps": WARMUP_STEPS,
@@ -38,6 +38,7 @@ LIVE = {
     "lightning": ("dlbench", STEPS - WARMUP_STEPS, TOKENS),
     "litgpt": ("lightning_csv", STEPS - 1, TOKENS),
     "deepspeed": ("dlbench", STEPS - WARMUP_STEPS, TOKENS),
+    "maxtext": ("maxtext", STEPS - 5, TOKENS),
     "nanogpt": ("nanogpt", STEPS - 1, TOKENS),
     "imagenet": ("pytorch_imagenet", STEPS - 1, (0, 9)),
     "tf_cnn_benchmarks": ("tf_cnn_benchmarks", STEPS, (0, 9)),
@@ -115,11 +116,27 @@ def tf_cnn_benchmarks(_):
 
 
 def deepspeed(_):
-    variables = "variables: {DS_ACCELERATOR: cpu}\n    steps:"
-    return {"python3": python_with("deepspeed"), "steps:": variables}
+    variables = "    variables: {DS_ACCELERATOR: cpu}\n    steps: 100"
+    return {"python3": python_with("deepspeed"), "    steps: 100": variables}
 
 
-EDITS = {edit.__name__: edit for edit in (nanogpt, imagenet, tf_cnn_benchmarks, deepspeed)}
+def maxtext(_):
+    python = python_with("maxtext")
+    settings = next(python.parents[1].glob("lib/python*/site-packages/maxtext/configs/base.yml"))
+    tiny = "base_emb_dim=32, base_num_query_heads=2, base_num_kv_heads=2, base_mlp_dim=64"
+    tiny += ", base_num_decoder_layers=1, head_dim=16, vocab_size=256, attention=dot_product"
+    alone = "JAX_PLATFORMS: cpu, JAX_COORDINATOR_ADDRESS: localhost, JAX_PROCESS_COUNT: 1"
+    alone += ", PROCESSES_IN_JOB: 1, JOB_INDEX: 0, JOB_COMPLETION_INDEX: 0"
+    return {
+        "python3": python,
+        "/opt/maxtext/src/maxtext/configs/base.yml": settings,
+        "hardware=gpu": f"hardware=cpu, {tiny}",
+        "name: llama3-8b": "name: default",
+        "    steps: 50": f"    variables: {{{alone}}}\n    steps: 50",
+    }
+
+
+EDITS = {edit.__name__: edit for edit in (nanogpt, imagenet, tf_cnn_benchmarks, deepspeed, maxtext)}
 
 
 @pytest.fixture(scope="module")
