@@ -1,12 +1,25 @@
 """config: which runs a config has, and with what."""
 
 import copy
+import itertools
+import json
+import string
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dlbench.study import config
+from dlbench import Error
+from dlbench.common import own_code, plugins
+from dlbench.machine import redaction
+from dlbench.plan import planning
+from dlbench.records import judgement
+from dlbench.study import config, config_schema, matrix, yaml_files
+from dlbench.study import config as config_module
 from dlbench.study.config_schema import ConfigError
 from dlbench.trainer import engine
+from support.machines.paths import REPOSITORY
 from support.studies.made_studies import BLOCK, STUDY, refused, study
 
 SHORT = BLOCK | {"steps": 5}
@@ -189,3 +202,273 @@ def test_a_gate_is_kept_for_every_run_of_its_block_and_changes_none():
 )
 def test_scores_that_a_run_will_have_are_accepted(block, scores):
     assert list(study(block | {"must_reach": scores}).must_reach.values()) == [scores]
+
+
+OURS = str(REPOSITORY / "config.yaml")
+OWN = BLOCK | {"model": "cnn12", "dataset": "photos", "steps": 5}
+MODEL = 'TASK = "classification"\nINPUT_SHAPE = (32, 32, 1)\nCLASSES = 10\n'
+DATASET = 'KIND = "image"\nSYNTHETIC = False\nTITLE = "ours"\n'
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of another workflow, with a config.yaml."""
+    monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("study: theirs\n")
+    return tmp_path
+
+
+def test_at_home_config_yaml_is_read_and_site_yaml_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert config.files() == ["config.yaml"]
+    (tmp_path / "site.yaml").touch()
+    assert config.files() == ["config.yaml", "site.yaml"]
+
+
+def test_elsewhere_ours_comes_first_and_a_module_leaves_config_yaml_to_the_other(elsewhere):
+    assert config.files() == [OURS, "config.yaml"]
+    assert config.files(in_a_module=True) == [OURS]
+    assert config.settings_of([]) == config.read(OURS) | {"study": "theirs"}
+
+
+def test_what_a_module_is_given_is_laid_over_ours_and_over_what_the_site_says(elsewhere):
+    (elsewhere / "site.yaml").write_text("site: {name: there, nodes: 3}\n")
+    merged = config.laid_over({"study": "given", "site": {"nodes": 4}})
+    ours = config.read(OURS)
+    assert merged == ours | {"study": "given", "site": ours["site"] | {"name": "there", "nodes": 4}}
+
+
+def test_in_the_config_of_another_workflow_ours_is_what_stands_under_dlbench(elsewhere):
+    both = {"samples": ["a"], "dlbench": {"study": "given"}}
+    assert config.laid_over(both)["study"] == "given"
+    assert "samples" not in config.laid_over(both)
+    (elsewhere / "both.yaml").write_text(yaml.safe_dump(both))
+    assert config.settings_of(["both.yaml"])["study"] == "given"
+
+
+def test_a_file_that_is_named_and_not_there_is_said(elsewhere):
+    with pytest.raises(ConfigError, match=r"--configfile none\.yaml: there is no such file"):
+        config.settings_of(["none.yaml"])
+
+
+# Models and datasets of the user.
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A function that writes files into a folder of the user, and gives the folder."""
+
+    def make(own="own", **texts):
+        (tmp_path / own).mkdir(exist_ok=True)
+        for name, text in texts.items():
+            (tmp_path / own / f"{name}.py").write_text(text)
+        return str(tmp_path / own)
+
+    yield make
+    plugins.set_user_names("datasets", "images", [])
+    for kind in ("models", "datasets"):
+        plugins.add_user_folder(kind)
+
+
+def pictures(name):
+    return STUDY["data"] | {"images": {name: {"path": "/data/photos"}}}
+
+
+def test_a_name_of_pictures_is_a_dataset_of_its_config_and_of_no_other(folder):
+    assert study(OWN, data=pictures("photos")).runs[0].dataset == "photos"
+    message = refused(OWN | {"dataset": "fotos"}, data=pictures("photos"))
+    assert "no file datasets/fotos.py (did you mean 'photos'?)" in message
+    assert "no file datasets/photos.py" in refused(OWN)
+
+
+def test_names_of_pictures_that_a_dataset_has_already_are_refused(folder):
+    for name in ("cifar10", "text_books"):
+        message = refused(data=pictures(name))
+        assert message.startswith(f"data.images.{name}: the file datasets/")
+    message = "data.images.photos: the file datasets/photos.py has this name; choose another one"
+    assert refused(data=pictures("photos"), dataset_folder=folder(photos=DATASET)) == message
+
+
+def test_a_file_of_the_users_folder_is_a_dataset_of_its_config_and_of_no_other(folder):
+    made = study(OWN, dataset_folder=folder(photos=DATASET))
+    assert (made.runs[0].dataset, made.dataset_folder) == ("photos", folder())
+    assert judgement.recipe("photos") and "photos" in plugins.names("datasets")
+    assert "no file datasets/photos.py" in refused(OWN)
+
+
+def test_a_file_of_the_users_folder_is_a_model_of_its_config_and_of_no_other(folder):
+    block = BLOCK | {"steps": 5, "model": ["mine", "lenet5"]}
+    made = study(block, model_folder=folder(mine=MODEL))
+    assert {run.model for run in made.runs} == {"mine", "lenet5"}
+    assert made.model_folder == folder() and "mine" in plugins.names("keras/models")
+    message = refused(block | {"model": "mien"}, model_folder=folder())
+    assert "no file models/mien.py (did you mean 'mine'?)" in message
+    assert "no file models/mine.py" in refused(block)
+    assert "mine" not in plugins.names("keras/models")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "message"),
+    [
+        ("model", "lenet5", MODEL, "lenet5 is in models/lenet5.py of ours; choose"),
+        (
+            "dataset",
+            "digits",
+            DATASET,
+            "digits.py: digits is in datasets/digits.py of ours; ",
+        ),
+        (
+            "dataset",
+            "x",
+            "TASK = 1",
+            "x.py: expected SYNTHETIC = False and a KIND, as files of",
+        ),
+        ("dataset", "x", DATASET.replace("False", "True"), "expected SYNTHETIC = False"),
+        ("dataset", "x", "KIND = (", "x.py, line 1: not valid Python"),
+    ],
+)
+def test_files_that_cannot_be_the_users_are_refused(folder, kind, name, text, message):
+    found = refused(**{f"{kind}_folder": folder(**{name: text})})
+    assert found.startswith(f"{kind}_folder: ") and message in found
+
+
+def test_a_model_without_a_task_that_there_is_is_named(folder):
+    own = BLOCK | {"steps": 5, "model": "mine"}
+    found = refused(own, model_folder=folder(mine='TASK = "classifying"\n'))
+    assert "no task classifying (did you mean 'classification'?)" in found
+    found = refused(own, model_folder=folder(mine=""))
+    assert "TASK of model mine: no task None; there are: classification" in found
+
+
+@pytest.mark.parametrize("kind", ["model", "dataset"])
+def test_a_folder_of_the_user_that_is_missing_is_named(kind):
+    message = f"{kind}_folder: /none: expected a folder with {kind}s of your own, found none"
+    assert refused(**{f"{kind}_folder": "/none"}) == message
+
+
+def test_what_only_describes_a_dataset_of_the_user_is_in_no_digest(folder):
+    digests = []
+    texts = (DATASET, DATASET.replace("ours", "mine"), DATASET + "SPLITS = {}\n")
+    for number, text in enumerate(texts):
+        study(dataset_folder=folder(str(number), photos=text))
+        digests.append(own_code.digest([str(plugins.path("datasets", "photos"))]))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_commands_are_handed_on_without_their_secrets_which_go_by_a_variable():
+    arguments = ["run", "--token=abc-{model}", "--key", "def", "--max-tokens={steps}"]
+    config = {
+        "site": {"power_meter": "ipmitool -P abc- sdr", "power_limit_command": None},
+        "trainers": {"theirs": {"command": arguments}, "plain": {"command": ["run"]}},
+    }
+    found = config_module.hide(config)
+    assert found.site == {"power_meter": "ipmitool -P (hidden-0) sdr"}
+    hidden = ["run", "--token=(hidden-0){model}", "--key", "(hidden-1)", "--max-tokens={steps}"]
+    assert found.trainers == {"theirs": hidden, "plain": ["run"]}
+    assert redaction.restored(hidden, found.variables) == arguments
+    config["trainers"].pop("theirs")
+    config["site"]["power_meter"] = "watts"
+    assert config_module.hide(config).variables == {}
+
+
+RUN = BLOCK | {"steps": 5}
+NINE = string.ascii_lowercase[:9]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda below: f"[{', '.join([below] * 9)}]",
+        lambda below: f"{{{', '.join(f'{key}: {below}' for key in NINE)}}}",
+        lambda below: f"{{<<: [{', '.join([below] * 9)}]}}",
+    ],
+    ids=["lists", "mappings", "merged"],
+)
+def test_aliases_of_aliases_are_refused_before_they_are_unfolded(tmp_path, part):
+    lines = [f"x0: &x0 {{{', '.join(f'{key}: 1' for key in NINE)}}}"]
+    lines += [f"x{level}: &x{level} {part(f'*x{level - 1}')}" for level in range(1, 9)]
+    (tmp_path / "bomb.yaml").write_text("\n".join([*lines, "study: *x8", ""]))
+    with pytest.raises(ConfigError, match=r"bomb.yaml, line 6: .* unfolds to \d{6,7} values .by &"):
+        config.read(tmp_path / "bomb.yaml")
+
+
+def test_aliases_within_one_key_are_refused_with_its_name(tmp_path):
+    value = "[a, a]"
+    for level in range(8):
+        value = f"[&x{level} {value}{f', *x{level}' * 8}]"
+    (tmp_path / "bomb.yaml").write_text(f"seed: 1\nmatrix: {value}\n")
+    with pytest.raises(Error, match=r"line 2: matrix unfolds to \d{9} values .* at most 300000"):
+        yaml_files.read(tmp_path / "bomb.yaml")
+
+
+def test_aliases_that_a_person_uses_are_read_and_so_is_a_list_that_contains_itself(tmp_path):
+    (tmp_path / "a.yaml").write_text("base: &b {x: [1, 2]}\nmore:\n- {<<: *b, y: 3}\n- *b\n")
+    assert yaml_files.read(tmp_path / "a.yaml")["more"] == [{"x": [1, 2], "y": 3}, {"x": [1, 2]}]
+    (tmp_path / "b.yaml").write_text("study: &s [*s]\n")
+    with pytest.raises(ConfigError, match="contains itself"):
+        config_schema.check(yaml_files.read(tmp_path / "b.yaml"))
+
+
+def test_what_snakemake_or_another_workflow_has_read_is_refused_before_it_is_looked_through():
+    value = ["a"]
+    for _ in range(9):
+        value = [value] * 9
+    for act in (config_schema.check, lambda s: planning.plan_of_start(s, planning.no_sentinels)):
+        with pytest.raises(ConfigError, match=r"^matrix: it unfolds to \d{9} values"):
+            act(STUDY | {"matrix": value})
+
+
+AXES = {"batch_per_device": [*range(1, 500)], "steps": [*range(1, 500)], "seed": [*range(499)]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (AXES, "499 values of batch_per_device x 499 values of steps x 499 values of seed are "
+         "124251499 combinations; expected at most 100000"),
+        ({"node": "n[1-999999999]"}, ".node: n[1-999999999] names 999999999 nodes; expected at"),
+        ({"node": ["n[1-400]", "m[1-400]"], "seed": [*range(200)]}, "are 160000 combinations"),
+        ({"include": [{"seed": [*range(400)], "steps": [*range(1, 401)]}]},
+         ".include[0]: 400 values of seed x 400 values of steps are 160000 combinations"),
+    ],
+)  # fmt: skip
+def test_products_and_ranges_are_refused_with_their_number_and_key(change, message):
+    assert message in refused(RUN | change)
+
+
+def test_repeats_count_and_so_do_the_blocks_before(monkeypatch):
+    monkeypatch.setattr(config_schema, "MAX_RUNS", 100)
+    other = RUN | {"name": "other", "seed": [*range(2, 12)]}
+    assert len(study(RUN, other, repeats=9).runs) == 99
+    with pytest.raises(ConfigError, match=r"repeats: 10 of 10 .* before, 110 runs; .* most 100"):
+        study(RUN, other, repeats=10)
+
+
+def test_ten_thousand_excludes_on_ten_thousand_combinations_are_looked_up():
+    axes = {"seed": [*range(100)], "steps": [*range(1, 101)]}
+    rules = [{"seed": a, "steps": b} for a, b in itertools.product(*axes.values())][1:]
+    kept, excluded = matrix.expand({"name": "x", **axes, "exclude": rules}, "here")
+    assert [values for _, values in kept] == [{"seed": 0, "steps": 1}]
+    assert len(excluded) == 9999
+
+
+FIELD = st.sampled_from(["model", "seed", "steps", "strategy_options"])
+VALUE = st.sampled_from([1, 2, 3, {"a": 1}, {"a": 2}])
+ENTRY = st.dictionaries(FIELD, st.one_of(VALUE, st.lists(VALUE, max_size=3)), max_size=3)
+
+
+@given(st.lists(ENTRY, max_size=5), st.dictionaries(FIELD, VALUE))
+def test_what_is_looked_up_is_what_trying_one_by_one_finds(entries, run):
+    matched = matrix.lookup(entries)(run.get)
+    for place, entry in enumerate(entries):
+        matches = all(run.get(key) in matrix.as_list(value) for key, value in entry.items())
+        assert bool(matched >> place & 1) == (matches and bool(entry))
+
+
+def test_many_mistakes_are_not_all_said_and_many_keys_not_compared_in_pairs(tmp_path):
+    keys = {f"key{number}": 1 for number in range(50_000)}
+    (tmp_path / "many.json").write_text(json.dumps(keys))
+    with pytest.raises(ConfigError) as error:
+        config_schema.check(STUDY | config.read(tmp_path / "many.json"))
+    assert len(str(error.value).splitlines()) == config_schema.MAX_MISTAKES
