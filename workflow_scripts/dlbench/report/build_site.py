@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -179,17 +179,12 @@ class Machine:
 
 @dataclass(eq=False)
 class Condition:
-    """A condition, on all machines: its fields that are not their defaults, and its meaning."""
+    """A condition: its fields that are not their defaults, and its meaning."""
 
     id: str
     label: str
     fields: Mapping[str, Any]
     meaning: Mapping[str, Any]
-    series: list[Series] = field(default_factory=list)
-
-    @property
-    def address(self) -> str:
-        return file_name("condition", self.label, self.id, dict(self.meaning))
 
 
 @dataclass
@@ -256,7 +251,6 @@ class _Reading:
         series = Series(self._machine(rows[0]), self._condition(rows[0]), *texts)
         series.points = sorted(map(self._point, rows), key=lambda p: _session_order(p.session))
         series.machine.series.append(series)
-        series.condition.series.append(series)
         known = {one.name for one in series.machine.sessions}
         new = (point.session for point in series.points if point.session.name not in known)
         series.machine.sessions.extend(new)
@@ -279,8 +273,6 @@ class _Reading:
             machine.series.sort(key=lambda s: (*_condition_order(s.condition), s.metric))
             for series in machine.series:
                 series.findings.sort(key=lambda pair: pair[0]["changed_before"])
-        for condition in self.conditions.values():
-            condition.series.sort(key=lambda s: (s.metric, s.machine.site, s.machine.id))
         for rows in _split(self.rows.codes["machine_id"], self.rows.codes["site"]):
             self._machine(rows[0]).facts = self._facts(rows)
 
@@ -424,13 +416,10 @@ def _pages(site: Site, archives: str | None) -> Iterator[tuple[str, Page]]:
     yield "index.html", index(site)
     for one in site.machines:
         yield one.address, machine(one, archives)
-    for each in site.conditions:
-        yield each.address, condition(each)
 
 
 TITLE = "Benchmark results"
 MAX_CHANGES = 20  # of the latest ones on the first page
-MAX_NUMBERS = 2000  # of a page: a larger one is slow to open
 MAX_LETTERS = 300  # of a fact
 ARCHIVE_DIGITS = 12
 CHART = "report/site/chart.svg.jinja"
@@ -474,7 +463,8 @@ def _of_machine(one: Machine) -> Cell:
 
 
 def _of_condition(series: Series) -> Cell:
-    return Cell(series.condition.label, note=series.metric, href=series.condition.address)
+    meaning = ", ".join(f"{name} {str(t)[:12]}" for name, t in series.condition.meaning.items())
+    return Cell(series.condition.label, note=", ".join(filter(None, (series.metric, meaning))))
 
 
 def _of_session(one: Session) -> Cell:
@@ -510,22 +500,17 @@ def _dates(sessions: Sequence[Session]) -> list[str]:
     return [day(sessions[0].started_at), day(sessions[-1].started_at)]
 
 
-def _counted(values: Iterable[object], noun: str) -> str:
-    return phrases.counted(len(set(values)), noun)
-
-
 # The first page.
 
 
 def index(site: Site) -> Page:
-    """The page with all machines and conditions, and the latest changes."""
+    """The page with all machines, and the latest changes."""
     return Page(
         title=TITLE,
         lead=_lead(site),
         sections=(
             Section("Latest changes", *_latest_changes(site)),
             Section("Machines", (), _machines(site)),
-            Section("Conditions", (), _conditions(site)),
             *_left_out(site),
         ),
     )
@@ -568,19 +553,6 @@ def _machines(site):
     return Table(headings, rows, right=(1, 2, 3, 5))
 
 
-def _conditions(site):
-    rows = []
-    for one in site.conditions:
-        meaning = ", ".join(f"{name} {str(text)[:12]}" for name, text in one.meaning.items())
-        counts = (
-            {series.machine for series in one.series},
-            {p.session for series in one.series for p in series.points},
-        )
-        link = Cell(one.label, href=one.address, note=meaning)
-        rows.append([link, *(str(len(found)) for found in counts)])
-    return Table(("condition", "machines", "sessions"), rows, right=(1, 2))
-
-
 def _left_out(site):
     if site.left_out:
         rows = [
@@ -607,7 +579,7 @@ def _sessions(machine, archives):
     return Table(("session", "study", "numbers", "from", "with"), rows, right=(2,))
 
 
-# Machines and conditions: series over time, and the numbers behind them.
+# Machines: series over time, and their levels.
 
 
 def machine(one: Machine, archives: str | None) -> Page:
@@ -618,62 +590,32 @@ def machine(one: Machine, archives: str | None) -> Page:
     count = phrases.counted(len(one.sessions), "session")
     first, last = _dates(one.sessions)
     changes = Table(("since", "change", "finding"), [_change(row) for row in one.findings])
-    levels = [[_of_condition(series), *_level(series)] for series in one.series]
+    levels: list[list[str | Cell]] = [
+        [_of_condition(series), *_level(series)] for series in one.series
+    ]
+    headings = ("condition", "level (95 %)", "since", "sessions", "newest", "from")
     return Page(
         title=f"Machine: {one.label}",
         lead=f"{one.hardware}. {count}, {first} to {last}; "
         f"{phrases.counted(len(one.findings), 'change')} of level.",
         sections=(
             Section("Changes", *(((), changes) if one.findings else (NO_CHANGE, None))),
-            Section("History", (_CHARTS,), drawings=_charts(one, "condition")),
-            Section("Baselines", (_BASELINES,), _levels("condition", levels)),
+            Section("History", (_CHARTS,), drawings=_charts(one)),
+            Section("Baselines", (_BASELINES,), Table(headings, levels, right=(1, 2, 3, 4))),
             Section("Sessions", (_ARCHIVES,), _sessions(one, archives)),
             Section(f"Facts, {day(one.sessions[-1].started_at)}", (), _facts(one)),
         ),
     )
 
 
-def condition(one: Condition) -> Page:
-    """The page of a condition: its series on all machines, and all numbers with their origin."""
-    metrics = sorted({series.metric for series in one.series})
-    several = len(metrics) > 1
-    rows = [
-        [_of_machine(series.machine), *[series.metric] * several, *_level(series)]
-        for series in one.series
-    ]
-    fields = dict(one.fields) | {f"digest of {name}": value for name, value in one.meaning.items()}
-    machines = _counted((series.machine for series in one.series), "machine")
-    return Page(
-        title=f"Condition: {one.label}",
-        lead=f"{', '.join(metrics)} on {machines}.",
-        sections=(
-            Section("Machines", (), _levels("machine", rows, several)),
-            Section("History", (_CHARTS,), drawings=_charts(one, "machine")),
-            _numbers(one, several),
-            Section(
-                "What it is",
-                (),
-                Table(("field", "value"), [[name, str(value)] for name, value in fields.items()]),
-            ),
-        ),
-    )
-
-
-def _charts(one, other_side):
-    """A chart of each series, named by what it differs in: its condition, or its machine."""
+def _charts(one):
+    """A chart of each series, named by its condition."""
     dates = dates_of([point for series in one.series for point in series.points])
     several = len({series.metric for series in one.series}) > 1
-    drawn = []
-    for series in one.series:
-        side = getattr(series, other_side)
-        label = f"{side.label}: {series.metric}" if several else side.label
-        drawn.append(chart(series, label, side.address, dates))
-    return tuple(drawn)
-
-
-def _levels(of, rows, metric=False):
-    headings = (of, *["metric"] * metric, "level (95 %)", "since", "sessions", "newest", "from")
-    return Table(headings, rows, right=tuple(range(1 + metric, 5 + metric)))
+    labels = (
+        f"{s.condition.label}: {s.metric}" if several else s.condition.label for s in one.series
+    )
+    return tuple(chart(*both, dates) for both in zip(one.series, labels, strict=True))
 
 
 def _level(series) -> list[str | Cell]:
@@ -704,38 +646,17 @@ def _facts(one):
     return Table(("fact", "value"), rows)
 
 
-def _numbers(one, several):
-    points = [(series, point) for series in one.series for point in series.points]
-    points.sort(key=lambda pair: pair[1].session.started_at, reverse=True)
-    left = len(points) - MAX_NUMBERS
-    note = (f"The newest {MAX_NUMBERS}; {left} earlier ones are in the history.",)
-    rows: list[list[str | Cell]] = [
-        [
-            _of_session(point.session),
-            day(point.session.started_at),
-            Cell(series.machine.label, href=series.machine.address),
-            *[series.metric] * several,
-            value_text(point.mean, series.unit),
-            _runs(point),
-        ]
-        for series, point in points[:MAX_NUMBERS]
-    ]
-    headings = ("from", "date", "machine", *["metric"] * several, "value (95 %)", "runs")
-    table = Table(headings, rows, right=(3 + several, 4 + several))
-    return Section("Numbers", note if left > 0 else (), table)
-
-
 # A series over time as an inline SVG: means of sessions with intervals, levels, and changes.
 
 
-def chart(series: Series, label: str, href: str, dates: tuple[datetime, datetime]) -> Markup:
+def chart(series: Series, label: str, dates: tuple[datetime, datetime]) -> Markup:
     """A figure of a series; dates are the ends of its axis of time."""
     level = (
         f"{number(series.level.value)} {series.unit}" if series.level_points else "nothing measured"
     )
     drawn = FRAME | _drawn(series, dates) if series.measured else None
     return Markup(  # noqa: S704 - the template escapes
-        templates.render(CHART, chart=drawn, label=label, href=href, level=level)
+        templates.render(CHART, chart=drawn, label=label, level=level)
     )
 
 
