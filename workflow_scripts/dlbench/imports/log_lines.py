@@ -20,7 +20,7 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
@@ -73,8 +73,6 @@ PRINTED = re.compile(r"[-+]?[\d,]{1,20}(?:\.\d{0,20})?")
 SAMPLED = 100  # texts whose decimals are counted
 SUFFIXED = re.compile(r"(.*[\d.])\s?([A-Za-zµ]{1,3})", re.S)
 SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
-SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-CLOCK = re.compile(r"(?:\d{1,9}:)?\d{1,9}:\d\d(?:\.\d{1,9})?")
 
 
 class Reader(Protocol):
@@ -452,49 +450,43 @@ def only_group(line: str, pattern: str) -> str:
     return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
 
 
-def parse_numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.ndarray:
+def parse_numbers(texts: pa.StringArray) -> np.ndarray:
     """Texts as floats; nan of one that is no number.
 
     >>> parse_numbers(pa.array(["1e3", "1,024", "", "338K", "nan", "n/a"])).tolist()
     [1000.0, 1024.0, nan, 338000.0, nan, nan]
-    >>> parse_numbers(pa.array(["3ms", "0.5 s", "1:02:03", "5"]), SECONDS).tolist()
-    [0.003, 0.5, 3723.0, nan]
     """
     try:
-        if factors is SCALES:
-            return pc.cast(texts, pa.float64()).to_numpy()
+        return pc.cast(texts, pa.float64()).to_numpy()
     except pa.ArrowInvalid:
         pass
-    return np.array([parse_number(text, factors) for text in texts.to_pylist()], float)
+    return np.array([parse_number(text) for text in texts.to_pylist()], float)
 
 
-def parse_number(text: str, factors: Mapping[str, float] = SCALES) -> float:
+def parse_number(text: str) -> float:
     """A text as a float, which may be infinite; nan if it is no number."""
-    if factors is SECONDS and CLOCK.fullmatch(text):
-        return sum(float(part) * 60**place for place, part in enumerate(text.split(":")[::-1]))
-    digits, factor = _parts(text.strip(), factors)
+    digits, factor = _parts(text.strip())
     value = real(digits.replace(",", "") if THOUSANDS.fullmatch(digits) else digits)
     return math.nan if value is None or factor is None else value * factor
 
 
-def _parts(text, factors):
+def _parts(text):
     """(digits, by what they are multiplied; None if that is unknown) of a number."""
     match = SUFFIXED.fullmatch(text)
-    return (match[1], factors.get(match[2])) if match else (text, factors.get(""))
+    return (match[1], SCALES.get(match[2])) if match else (text, 1.0)
 
 
-def half_last_digit(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> float:
+def half_last_digit(texts: pa.StringArray) -> float:
     """Half of the last printed digit of the texts, of the one with most; 0 of none.
 
     >>> half_last_digit(pa.array(["45.3", "45.25"])), half_last_digit(pa.array(["4.5e-05"]))
     (0.005, 5e-07)
-    >>> half_last_digit(pa.array(["338K"])), half_last_digit(pa.array(["01:02"]), SECONDS)
-    (500.0, 0.5)
+    >>> half_last_digit(pa.array(["338K"]))
+    500.0
     """
     sizes = []
     for text in texts.slice(0, SAMPLED).to_pylist():
-        text = f"{text.rpartition(':')[2]}s" if ":" in text else text.strip()  # of a clock
-        digits, factor = _parts(text, factors)
+        digits, factor = _parts(text.strip())
         mantissa, _, exponent = digits.lower().partition("e")
         power = exponent or "0"
         if factor and PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):

@@ -31,7 +31,6 @@ from dlbench.study.log_patterns import (
     PROCESS,
     RUNNING,
     SINCE,
-    WITH_UNIT,
     LogPatterns,
 )
 
@@ -313,12 +312,12 @@ class RankLines:
         self.matched.add("step")
         self.step_lines.append(numbers[rows])
         for name, column in texts.items():
-            found = log_lines.parse_numbers(column, _factors(name))
+            found = log_lines.parse_numbers(column)
             self.step_numbers.setdefault(name, []).append(found)
         if "loss" in texts:
             self.last_loss = texts["loss"][-1].as_py()
         if name := log_patterns.speed(self.patterns.step):
-            half = log_lines.half_last_digit(texts[name], _factors(name))
+            half = log_lines.half_last_digit(texts[name])
             self.half_digit = self.half_digit or half
 
     def _add_metric(self, metric, numbers, lines):
@@ -606,8 +605,3 @@ class RankLines:
             row[name] = value
             scores += name not in (*IDS, "examples")
         return row if scores else None
-
-
-def _factors(name):
-    """By what the numbers of a group are multiplied, by their suffix."""
-    return log_lines.SECONDS if name.endswith(WITH_UNIT) else log_lines.SCALES

@@ -532,14 +532,7 @@ class Watch:
         own_s, disks, moved = usage or (None, None, 0)
         own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
-            at_s=at_s,
-            utc=utc,
-            ours=ours,
-            node=node,
-            own_s=own_s,
-            own_read_bytes=own_read_bytes,
-            own_bytes=own_bytes,
-            moved=moved,
+            *(at_s, utc, ours, node, own_s, own_read_bytes, own_bytes, moved),
             pressure_s=tuple(
                 self._get(f"{name}_pressure_percent", lambda n=name: read_pressure_s(self._proc, n))
                 for name in RESOURCES

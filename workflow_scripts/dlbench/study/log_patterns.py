@@ -28,8 +28,7 @@ FOLDER = plugins.LIBRARY / "imports/patterns"
 SUFFIX = ".yaml"
 # Seconds in the unit of each time: of one step, since the beginning, of all steps of a line.
 STEP_TIME, ELAPSED, WINDOW_TIME = "step_time", "elapsed", "window_time"
-WITH_UNIT = "_with_unit"  # of a time whose text has its unit
-UNITS_S = {"_s": 1.0, "_ms": 1e-3, "_us": 1e-6, WITH_UNIT: 1.0}
+UNITS_S = {"_s": 1.0, "_ms": 1e-3, "_us": 1e-6}
 TIMES_S = {
     f"{time}{unit}": seconds
     for time in (STEP_TIME, ELAPSED, WINDOW_TIME)
