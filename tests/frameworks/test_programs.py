@@ -198,7 +198,7 @@ EACH = "for words in json.load(open(sys.argv[1])): sys.argv = words; parse()\npr
 def test_commands_for_gpus_are_those_that_the_program_s_own_parser_takes(
     name, tmp_path, monkeypatch
 ):
-    python, path = python_of("pytorch" if name == "megatron" else name), ""
+    python, path = python_of("huggingface" if name == "megatron" else name), ""
     if name == "megatron":
         path = str(clone("NVIDIA/Megatron-LM"))
     monkeypatch.chdir(REPOSITORY)
