@@ -36,6 +36,7 @@ PACKAGES = {
         *("deepspeed==0.19.8", "torch==2.15.0", "transformers==5.24.0", "accelerate==1.15.0"),
         *("ninja", "setuptools"),
     ),
+    "imagenet": ("torch==2.15.0", "torchvision"),
     "maxtext": (  # with Python 3.12 or newer, without what is for GPUs
         *("maxtext==0.2.5", "jax==0.12.0.1", "absl-py", "aqtp", "cloud-accelerator-diagnostics"),
         *(

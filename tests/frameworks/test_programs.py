@@ -96,7 +96,7 @@ def imagenet(folder):
             Image.fromarray(pixels).save(folder / part / "class" / f"{number}.png")
     return {
         "/opt/examples": clone("pytorch/examples"),
-        "python3": python_of("pytorch"),
+        "python3": python_with("imagenet"),
         "--gpu=0": "--no-accel",
         "--dummy": folder,
         "--print-freq=10": "--print-freq=1",
