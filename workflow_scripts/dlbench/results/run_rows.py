@@ -135,13 +135,11 @@ def exchanged_bytes(settings: dict[str, Any]) -> Row:
     >>> exchanged_bytes({"gathered_bytes_per_step": 8, "all_reduced_bytes_per_step": 2})
     {'gathered_bytes_per_step': 10, 'reduced_bytes_per_step': 2}
     """
-    counts = {kind: settings.get(f"{kind}_bytes_per_step") for kind in ("gathered", "reduced")}
-    both = settings.get("all_reduced_bytes_per_step")
-    known = any(count is not None for count in (*counts.values(), both))
-    return {
-        f"{kind}_bytes_per_step": (count or 0) + (both or 0) if known else None
-        for kind, count in counts.items()
-    }
+    names = ("gathered_bytes_per_step", "reduced_bytes_per_step")
+    counts, both = map(settings.get, names), settings.get("all_reduced_bytes_per_step")
+    known = not settings.keys().isdisjoint((*names, "all_reduced_bytes_per_step"))
+    totals = ((count or 0) + (both or 0) if known else None for count in counts)
+    return dict(zip(names, totals, strict=True))
 
 
 def _is_batch_found(run, study):

@@ -62,17 +62,11 @@ class Strategy(Base):
         if options["model_axis"] == 1:
             return None
         if not options["model_axis"] or run.devices_per_node % options["model_axis"]:
-            return (
-                f"strategy sharded: model_axis is {options['model_axis']}, and does not divide "
-                f"devices_per_node, {run.devices_per_node}: choose one that does"
-            )
+            return f"model_axis is {options['model_axis']}, and does not divide devices_per_node"
         if (options["processes"], options["batch_norm"]) != ("node", "global"):
-            return "strategy sharded: model_axis needs batch_norm=global and processes=node"
+            return "model_axis needs batch_norm=global and processes=node"
         if not plugins.constants("keras/models", run.model).get("DIVIDES"):
-            return (
-                "model_axis is of models whose file has DIVIDES = True, as that of gpt2_small; "
-                f"that of {run.model} has not"
-            )
+            return f"model_axis is of models whose file has DIVIDES = True; not so {run.model}"
         return None
 
     @staticmethod
@@ -129,8 +123,7 @@ class Strategy(Base):
         for layer in model._flatten_layers() if each > 1 else ():
             if getattr(layer, "attends", False):
                 if any(end // layer.size % each for end in layer.ends):
-                    heads = layer.ends[0] // layer.size
-                    raise Error(f"model_axis is {each}, and does not divide {heads} heads")
+                    raise Error(f"model_axis is {each}, and does not divide the model's heads")
                 layer.groups = each
             if (axis := getattr(layer, "shared_axis", None)) is None:
                 continue
@@ -242,13 +235,6 @@ class Strategy(Base):
         """Numbers of this process's GPUs among those that it sees."""
         first = self._first_gpu()
         return list(range(first, first + self.devices_per_process))
-
-    def _sharing(self, axis):
-        from jax.sharding import NamedSharding, PartitionSpec
-
-        if axis is None:
-            return self._replicated
-        return NamedSharding(self._mesh, PartitionSpec(*[None] * axis, MODEL_AXIS))
 
     def _placed(self, values, sharding, shape=None):
         import jax

@@ -96,7 +96,7 @@ class Strategy(DistributedBase):
         return super().gradient_sync(model, enabled)
 
     def local_shard(self, tensor: Tensor) -> Tensor:
-        return _local(tensor)
+        return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
     def weights_sha256(self, weights: Sequence[Tensor]) -> list[str]:
         # After an evaluation some weights are still gathered.
@@ -158,12 +158,8 @@ def _described(modules: Sequence[tuple[Any, Any]], reshard: bool) -> Iterator[Un
         known |= new.keys()
         element_bytes = policy.param_dtype.itemsize if policy.param_dtype else FLOAT32_BYTES
         stays = not reshard or module is modules[-1][0]
-        shapes = [tuple(_local(weight).shape) for weight in new.values()]
-        yield Unit(shapes, element_bytes, stays)
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        local = (w.to_local() if hasattr(w, "to_local") else w for w in new.values())
+        yield Unit([tuple(weight.shape) for weight in local], element_bytes, stays)
 
 
 def _check_axes(model: Module) -> None:

@@ -25,10 +25,7 @@ class Strategy(fsdp.Strategy):
     def unsupported(cls, run: Spec) -> str | None:
         size = cls.parse_options(run)["shard_size"]
         if size and run.devices_per_node % size:
-            return (
-                f"strategy {run.strategy}: shard_size is {size}, and does not divide "
-                f"devices_per_node, {run.devices_per_node}: choose one that does, or 0 for all"
-            )
+            return f"shard_size, {size}, does not divide devices_per_node, {run.devices_per_node}"
         return super().unsupported(run)
 
     def join(self, spec: Spec) -> None:

@@ -23,7 +23,6 @@ Options, the last two as those of fsdp:
 """
 
 import logging
-from pathlib import Path
 from typing import Any
 
 from dlbench import Error
@@ -33,23 +32,15 @@ from dlbench.trainer.strategy import Spec
 
 
 class Strategy(hsdp.Strategy):
+    _all_reduced_bytes = 0
+
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
         if run.precision == "float16":
-            return (
-                "strategy tensor_parallel does not work with precision float16: ranks of a group "
-                "would scale the loss differently; choose bfloat16"
-            )
+            return "ranks under tensor_parallel would scale the loss differently; choose bfloat16"
         if not plugins.constants("pytorch/models", run.model).get("DIVIDES"):
-            return (
-                f"strategy tensor_parallel is of models whose file has DIVIDES = True, as that of "
-                f"gpt2_small; that of {run.model} has not"
-            )
+            return f"tensor_parallel is of models whose file has DIVIDES = True; not so {run.model}"
         return super().unsupported(run)
-
-    def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
-        self._all_reduced_bytes = 0
-        super().__init__(spec, device, folder)
 
     def join(self, spec: Spec) -> None:
         super().join(spec)
@@ -57,11 +48,7 @@ class Strategy(hsdp.Strategy):
 
     def _mesh(self, model: Module) -> Any:
         import torch
-        from torch.distributed.tensor.parallel import (
-            ColwiseParallel,
-            RowwiseParallel,
-            parallelize_module,
-        )
+        from torch.distributed.tensor import parallel
 
         from dlbench.trainer.pytorch import building
         from dlbench.trainer.pytorch.step import AUTOCAST
@@ -69,14 +56,15 @@ class Strategy(hsdp.Strategy):
         # It warns that a digest takes two gathers, over the ranks of a group and over the groups.
         logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
         mesh, values = self._mesh_of("data", "tensor"), 0
+        styles = {True: parallel.ColwiseParallel, False: parallel.RowwiseParallel}
         for block in building.find_blocks(model):
             layers = _layers(self._spec, block, self._ranks)
             values += _all_reduced_values(self._spec, block, layers)
             for name, joined in layers.items():
                 if joined:
                     _regroup(block.get_submodule(name), joined, self._ranks)
-            plan = {n: ColwiseParallel() if j else RowwiseParallel() for n, j in layers.items()}
-            parallelize_module(block, mesh["tensor"], plan, src_data_rank=None)
+            plan = {n: styles[bool(joined)]() for n, joined in layers.items()}
+            parallel.parallelize_module(block, mesh["tensor"], plan, src_data_rank=None)
         dtype = AUTOCAST.get(self._spec.precision, torch.float32)
         tokens = self._spec.batch_per_device * self._ranks * (self.tokens or 0)
         self._all_reduced_bytes = values * tokens * dtype.itemsize if self._ranks > 1 else 0
@@ -88,15 +76,12 @@ class Strategy(hsdp.Strategy):
 
 def _layers(spec, block, ranks):
     """The layers of a block that are divided, by name, with the outputs of their matrices."""
-    if not hasattr(block, "divide"):
-        raise Error(
-            f"strategy tensor_parallel: the blocks of model {spec.model}, {type(block).__name__}, "
-            "have no method divide, which says how: see its file"
-        )
     try:
         return block.divide(ranks)
+    except AttributeError as error:
+        raise Error(f"tensor_parallel: a block of {spec.model} needs `divide`: {error}") from error
     except ValueError as error:
-        raise Error(f"strategy tensor_parallel: {error}: choose another shard_size") from error
+        raise Error(f"tensor_parallel: {error}: choose another shard_size") from error
 
 
 def _all_reduced_values(spec, block, layers):
