@@ -261,7 +261,7 @@ def test_groups_exchange_the_bytes_that_are_stated(
 
 DIVIDED = {**ON_DIGITS, "model": "vit_tiny", "optimizer": "adamw", "weight_decay": 0.1}
 # There may be fewer cores than four.
-DIVIDED |= {"clip_norm": 0.25, "evaluate": "yes", "steps": 6, "binding": "none"}
+DIVIDED |= {"clip_norm": 0.25, "evaluate": "yes", "steps": 6, "warmup_steps": 0, "binding": "none"}
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def test_two_devices_of_one_process_train_as_one_with_their_batch(
 
 BLOCKS = {**ON_DIGITS, "model": "vit_tiny", "optimizer": "adamw", "weight_decay": 0.1}
 # There may be fewer cores than four.
-BLOCKS |= {"clip_norm": 0.25, "evaluate": "yes", "steps": 6, "binding": "none"}
+BLOCKS |= {"clip_norm": 0.25, "evaluate": "yes", "steps": 6, "warmup_steps": 0, "binding": "none"}
 
 
 @pytest.mark.ci
