@@ -151,10 +151,13 @@ class Strategy(Base):
         }
 
     def placed(self, values: Sequence[Any], axes: Sequence[int | None]) -> list[Array]:
-        return [
-            self._placed(value, self._sharing(axis), np.shape(value))
-            for value, axis in zip(values, axes, strict=True)
-        ]
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        def placed(value, axis):
+            shared = PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, MODEL_AXIS)
+            return self._placed(value, NamedSharding(self._mesh, shared), np.shape(value))
+
+        return [placed(value, axis) for value, axis in zip(values, axes, strict=True)]
 
     def to_devices(self, values: Any) -> Array:
         return self._placed(values, self._sharded)
