@@ -6,10 +6,12 @@ import subprocess
 import numpy as np
 import pytest
 
+from dlbench.study import trainer_environments
 from support.machines.paths import REPOSITORY
 from support.trainers.published_models import PARAMETERS, SMALL_ITEMS
 
 PROGRAM = REPOSITORY / "tests/support/trainers/model_parity.py"
+BESIDE = REPOSITORY / "tests/support/trainers/beside_transformers.py"
 COUNTED = """
 import json, sys, torch
 sys.path.insert(0, "workflow_scripts")
@@ -78,3 +80,15 @@ def test_layers_have_the_same_settings_and_weights_that_begin_alike(both, name):
                 pytorch["beginning"][path], spread, (0.1, 0.25), strict=True
             ):
                 assert found == pytest.approx(wanted, rel=most), path
+
+
+def test_llama_and_mixtral_are_those_of_transformers():
+    python = REPOSITORY / trainer_environments.trainer_python("huggingface")
+    if not python.exists():
+        pytest.skip("envs/huggingface is not there; dlbench environment makes it")
+    for name, found in json.loads(started(python, BESIDE)).items():
+        assert found.pop("parameters") == [PARAMETERS[name]] * 2
+        ours, theirs = found.pop("balance", (0, 0))
+        assert ours == pytest.approx(theirs, rel=1e-5)
+        assert (ours > 0.04) == (name == "mixtral_tiny")
+        assert max(found.values()) < 1e-5, (name, found)
