@@ -13,7 +13,7 @@ import tensorflow as tf
 from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building, convolution, flops
-from dlbench.trainer.keras.models.llama import BALANCE, Balanced, Experts
+from dlbench.trainer.keras.models.llama import BALANCE, Balanced, Experts, frequencies
 from dlbench.trainer.tasks import TASKS
 from dlbench.trainer.tensorflow.step import LOSSES
 from support.trainers.published_models import PARAMETERS
@@ -67,6 +67,22 @@ def test_a_token_is_computed_by_the_experts_it_is_sent_to_and_balance_is_a_loss_
     for training, losses in ((False, []), (True, [BALANCE * 4 * 4])):
         assert balanced([logits, *blocks], training=training) is not None
         np.testing.assert_allclose(balanced.losses, losses, rtol=1e-5)
+
+
+TURNS = {  # by pair: of base 1e4, and of Llama 3.1
+    1: (0.8659643530845642, 0.8146172165870667),
+    29: (0.015399265103042126, 0.0021665706299245358),
+    32: (0.009999999776482582, 0.0005248460220173001),
+    63: (0.00011547819303814322, 3.068925877869333e-07),
+}
+
+
+@pytest.mark.ci
+def test_pairs_of_llama_turn_as_in_transformers():
+    """LlamaRotaryEmbedding.inv_freq of transformers 5.24.0, for heads of 128 elements."""
+    for column, settings in enumerate(({"base": 1e4}, {"base": 5e5, "slower": 8.0})):
+        found, expected = frequencies(128, **settings), [both[column] for both in TURNS.values()]
+        np.testing.assert_allclose(found[list(TURNS)], expected, rtol=1e-6)
 
 
 # Batch normalisation.
