@@ -150,7 +150,6 @@ def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series
 
 
 def _series_from_rows(points, runs):
-    """The Series of some rows of the table of speedups."""
     own = {
         point["run_ids"]: [runs[name] for name in point["run_ids"].split(" ")] for point in points
     }
@@ -169,7 +168,6 @@ def _series_from_rows(points, runs):
 
 
 def _point_from_row(point, runs, base):
-    """The Point of a row of the table of speedups."""
     fewest = min(len(runs), len(base.runs)) if base else 0
     return Point(
         point["devices"],

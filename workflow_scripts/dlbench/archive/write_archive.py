@@ -363,7 +363,6 @@ def _with_images(settings, study):
 
 
 def _crate_run(run, label, record):
-    """A run as crate.metadata takes it."""
     container = record["provenance"].get("container") or {}
     return {
         "id": run.id,

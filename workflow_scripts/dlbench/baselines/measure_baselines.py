@@ -201,7 +201,6 @@ def items_read(spec: Spec, reader: type, folder: str, cores: int) -> dict[str, A
 def _rates(
     batches: Iterator[Any], batch: int, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
-    """Items a second, in each round."""
     for _ in range(FIRST_BATCHES):
         next(batches)
     rates = []

@@ -232,7 +232,6 @@ def _log(run):
 
 
 def _record(run):
-    """The record of a run; None if there is no valid one."""
     with contextlib.suppress(run_record.RecordError, OSError):
         return run_record.read(run_record.folder(run.id) / "run.json")
     return None

@@ -376,7 +376,6 @@ def _node_job(module, profile, plan):
 
 
 def _request(module, profile, study):
-    """The request for check_node.py: what it checks."""
     contained = [run for run in study.runs if start_command.contained(run)]
     # {Python of an environment: the package of its framework}.
     environments = {

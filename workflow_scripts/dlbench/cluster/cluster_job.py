@@ -84,7 +84,6 @@ def _is_told():
 
 
 def _run_ids(script):
-    """The ids of the runs that a job script trains."""
     return sorted(set(RUNS.findall(Path(script).read_text(encoding="utf-8"))))
 
 

@@ -198,7 +198,6 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def _check_compared(args):
-    """Check that options go together."""
     modes = [args.b, args.bounds, args.write_bounds]
     if sum(value is not None for value in modes) != 1:
         raise Error("expected A with one of: B, --bounds, --write-bounds")

@@ -211,7 +211,6 @@ def _copy_profile(scheduler):
 
 
 def _write(file, text):
-    """Write a file that does not exist."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "x", encoding="utf-8") as new:
         new.write(text)

@@ -236,8 +236,6 @@ def _relative(path):
 
 
 class _Source(NamedTuple):
-    """One file."""
-
     imported: tuple[Path, ...]  # of the library, with the __init__ of each package
     only_documents: bool  # it is a docstring and nothing else, as most of those __init__ are
 

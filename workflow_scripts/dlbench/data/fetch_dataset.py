@@ -205,8 +205,6 @@ def print_line(line: str) -> None:
 
 
 class _Transfer:
-    """The download of one file from one mirror."""
-
     def __init__(self, url, path, published, max_bytes):
         self._url, self._path, self._published = url, path, published
         self._max_bytes = max_bytes

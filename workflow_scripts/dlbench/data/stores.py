@@ -139,7 +139,6 @@ def _user_text(name, text_folder):
 
 
 def _user_pictures(name, given, as_converted):
-    """The store of a user's pictures."""
     output = Path("results/data", name)
     if as_converted and (before := own_pictures.as_converted(given, output)):
         return Store(*before)
@@ -210,7 +209,6 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
 
 
 def _problem(data, folder, shard, content):
-    """The problem of a shard; None if it has none."""
     path = folder / shard["file"]
     if not path.is_file():
         return f"{path}: missing"
@@ -347,7 +345,6 @@ def _layout(path, encoding):
 
 
 def _single_value(features, key, kind, where):
-    """The single value of a feature."""
     values = features.get(key)
     if values is None:
         raise AdoptionError(f"{where} lacks {key}")

@@ -258,7 +258,6 @@ def _ratio(change):
 
 
 def _sentence(row, found: Found, labels, why):
-    """A finding in words."""
     percent = [100 * (row[name] - 1) for name in ("ratio", "ratio_ci95_low", "ratio_ci95_high")]
     size = f"{percent[0]:+.1f} % ({percent[1]:+.1f} to {percent[2]:+.1f})"
     members = sorted(labels[index]["condition"] for index in found.members)

@@ -296,7 +296,6 @@ class _Import:
         self.result.left_out.append((name, why))
 
     def _leave_unknown(self, candidate, why):
-        """Leave out a file that no importer recognises."""
         if candidate.is_given and self.only_path:
             hint = "; for patterns of your own, --kind FILE.yaml" if kinds.UNKNOWN in why else ""
             raise LogError(f"{candidate.path}: {why}{hint}")

@@ -441,7 +441,6 @@ def run_tables(
 
 
 def _steps_table(steps, piece):
-    """A slice of the steps as a table, without values of run_id."""
     arrays = {
         "step": steps.step,
         "step_time_s": steps.step_time_s,

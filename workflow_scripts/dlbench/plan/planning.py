@@ -225,7 +225,6 @@ def _check_remains(study, skipped, searches):
 
 
 def _check_data_folders(study):
-    """Check that the data folders in the config exist."""
     for key in ("manual_dir", "store"):
         place = study.data[key]
         if place and not Path(place).is_dir():
@@ -236,7 +235,6 @@ def _check_data_folders(study):
 
 
 def _check_references(study):
-    """Check that the files of published numbers are valid."""
     for entry in study.references:
         from dlbench.analysis import published_numbers  # late: it imports pyarrow
 

@@ -131,7 +131,6 @@ def of_memory(logs: list[Any]) -> dict[str, Any]:
 
 
 def _most(values):
-    """The largest; None if one is not known."""
     values = list(values)
     return max(values) if values and None not in values else None
 

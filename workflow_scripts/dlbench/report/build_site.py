@@ -496,7 +496,6 @@ def _of_finding(row: Row) -> Cell:
 
 
 def _dates(sessions: Sequence[Session]) -> list[str]:
-    """The first and the last date of sessions, which are by date."""
     return [day(sessions[0].started_at), day(sessions[-1].started_at)]
 
 

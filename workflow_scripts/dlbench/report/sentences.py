@@ -158,7 +158,6 @@ def _range_text(numbers, noun):
 
 
 def _commonest(values):
-    """The distinct values, the commonest first."""
     counts = Counter(value for value in values if value)
     names = sorted(counts, key=lambda value: (-counts[value], value))
     more = f" and {len(names) - MAX_VALUES} more" if len(names) > MAX_VALUES else ""
@@ -166,7 +165,6 @@ def _commonest(values):
 
 
 def _dates(runs):
-    """From the first start to the last end, days in UTC."""
     starts = [row["started_at"] for row in runs if row.get("started_at")]
     ends = [row["ended_at"] for row in runs if row.get("ended_at")]
     if not starts:
@@ -458,7 +456,6 @@ def _resolved_label(part: Part, limit: Limit) -> str:
 
 
 def _rows(limit):
-    """The rows of Sentence.rows."""
     yield "all", *_share(limit.loss), "", "1 less the efficiency"
     for part in limit.parts:
         note = f"not resolved: {part.note}" if part.note else _resolved_label(part, limit)

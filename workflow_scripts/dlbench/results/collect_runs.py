@@ -186,7 +186,6 @@ def _sentinels(study, device_kind, basis, results, append_evals):
 
 
 def _account_rows(study, record):
-    """The rows of a run in the table of accounts."""
     spent_s = record["summary"].get("account_s", {})
     run, whole_s = {"study": study, "run_id": record["run_id"]}, math.fsum(spent_s.values())
     return [
@@ -219,7 +218,6 @@ def _imported(folder, append_evals):
 
 
 def _import_label(row):
-    """The label of an imported run, of what is known of it."""
     workload = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
     label = [" ".join(filter(None, workload))]
     for field, form in (

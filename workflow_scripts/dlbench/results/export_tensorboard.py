@@ -103,7 +103,6 @@ def _record(folder):
 
 
 def _write_file(folder, events):
-    """Write one event file atomically."""
     with tempfile.TemporaryDirectory(
         dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"
     ) as part:

@@ -179,7 +179,6 @@ def groups_of(pattern: str) -> tuple[str, ...]:
 
 
 def _check(key, pattern, where):
-    """Check one pattern and its groups."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on sets as [[], which RE2 reads alike

@@ -83,5 +83,4 @@ class ArrayEngine:
         raise NotImplementedError
 
     def _set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of the steps to come."""
         raise NotImplementedError

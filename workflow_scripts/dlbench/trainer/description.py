@@ -66,7 +66,6 @@ def device_without_peak(spec: Spec, engine: Engine) -> dict[str, Any] | None:
 
 
 def _cpu_name() -> str:
-    """Model name of the CPU."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown CPU"

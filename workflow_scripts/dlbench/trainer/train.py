@@ -229,7 +229,6 @@ class _Process:
 
 
 def _check_framework(spec: Spec) -> None:
-    """Check that the framework is installed and supports the run."""
     needed = engine.packages(spec.framework)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:

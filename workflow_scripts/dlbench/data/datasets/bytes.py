@@ -58,7 +58,6 @@ def texts() -> dict[str, bytes]:
 
 
 def _sentence(rng):
-    """One sentence, drawn with a random.Random."""
     plural = rng.random() < 0.5
     words = [_noun_phrase(rng, plural), _verb_phrase(rng, plural)]
     if rng.random() < 0.3:

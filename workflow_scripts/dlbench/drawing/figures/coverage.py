@@ -109,7 +109,6 @@ def _values(combination):
 
 
 def _rows(cells, keys, differing):
-    """(name, cells), ordered by model and dataset."""
     rows = [group for _, group in cells.groupby(keys, dropna=False, sort=True)]
     firsts = [group.iloc[0] for group in rows]
     names = _naming_settings(firsts, differing)

@@ -66,7 +66,6 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 
 def _step_s(parts: pd.DataFrame) -> float:
-    """Seconds of a whole step."""
     largest = parts.loc[parts["share"].abs().idxmax()]
     return float(largest["step_time_s"] / largest["share"])
 

@@ -131,7 +131,6 @@ def _evaluation(entry, prefix, step):
 
 
 def _rate(run, end, evaluated_s, steps, total):
-    """Set the columns of the training time."""
     runtime_s = real(end.get("train_runtime"), 0, MAX_TIME_S)
     per_second = real(end.get("train_samples_per_second"), 0)
     if not runtime_s or not steps or runtime_s <= evaluated_s:

@@ -109,8 +109,6 @@ class _Reader:
 
 
 class _Run:
-    """The lines of one run."""
-
     def __init__(self, first_line):
         self.first_line = self.last_line = first_line
         self.model = self.batch = self.devices = self.device_kind = None

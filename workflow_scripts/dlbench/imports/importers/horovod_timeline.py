@@ -98,8 +98,6 @@ def _damaged(log, offset, text):
 
 
 class _Timeline:
-    """Sums over the activities of a timeline."""
-
     def __init__(self, log):
         self.log = log
         self.open = defaultdict(list)  # (name, start) of activities that have not ended, by tensor

@@ -139,8 +139,6 @@ class _Reader:
 
 
 class _Run:
-    """The lines of one run."""
-
     def __init__(self, first_line):
         self.first_line = self.last_line = first_line
         self.settings = {}

@@ -310,8 +310,6 @@ def _event(line):
 
 
 class _Run:
-    """The events of one run."""
-
     def __init__(self, first_line):
         self.first_line = first_line
         self.starts_ms, self.stops = {}, {}  # by namespace
@@ -410,7 +408,6 @@ class _Run:
         return run
 
     def _end(self, run, start_ms):
-        """Set the columns of start, end and status."""
         if start_ms is not None:
             run.columns["started_at"] = log_lines.date(start_ms / 1000)
         if not self.stops:
@@ -431,7 +428,6 @@ class _Run:
             run.notes.append("time_to_accuracy_s is run_start to run_stop, as MLPerf defines it")
 
     def _add_settings(self, run):
-        """Set the columns of settings."""
         for key, column in (("submission_benchmark", "model"), ("opt_name", "optimizer")):
             if isinstance(self.settings.get(key), str):
                 run.columns[column] = self.settings[key]

@@ -101,8 +101,6 @@ class _Reader:
 
 
 class _Run:
-    """The epochs of one run."""
-
     def __init__(self, first_line):
         self.first_line = self.last_line = first_line
         self.epochs = {}  # lines by number, by epoch from 0

@@ -109,8 +109,6 @@ def _event(log, number, line):
 
 
 class _Run:
-    """The events of one run."""
-
     def __init__(self, number):
         self.lines = (number, number)
         self.steps, self.rates, self.dates = Steps(), array("d"), []

@@ -104,8 +104,6 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Run:
-    """The lines of one run."""
-
     def __init__(self, first_line, columns=None):
         self.first_line = first_line
         self.columns = dict(columns or {"framework": "pytorch", "mode": "train"})

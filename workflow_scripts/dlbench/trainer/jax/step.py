@@ -132,8 +132,6 @@ def make_sums(
 
 
 class _Language:
-    """Softmax cross-entropy of each token."""
-
     def scaled(self, inputs: jax.Array) -> jax.Array:
         return inputs
 

@@ -101,7 +101,6 @@ def compile_loss(
 
 @functools.cache
 def _check_compiler() -> None:
-    """Check that torch.compile finds a C++ compiler."""
     compiler = os.environ.get("CXX", "g++")
     if not shutil.which(compiler):
         raise Error(
@@ -362,8 +361,6 @@ class _RandomState:
 
 
 class _Language:
-    """Softmax cross-entropy of each token."""
-
     ignored = -100  # a target that is none; PyTorch's default
 
     def scaled(self, inputs: Any) -> torch.Tensor:

@@ -158,8 +158,6 @@ def _in_parts(gradients_of, spec):
 
 
 class _Language:
-    """Softmax cross-entropy of each token."""
-
     def scaled(self, inputs: tf.Tensor) -> tf.Tensor:
         return inputs
 

@@ -161,7 +161,6 @@ def _packed(tensors):
 
 
 def _unpacked(flat, tensors):
-    """The tensors of a packed one, in their shapes."""
     import tensorflow as tf
 
     parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
