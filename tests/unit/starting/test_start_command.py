@@ -38,7 +38,7 @@ HOROVOD = {"strategy": "horovod", "devices_per_node": 2}
 # The words around Open MPI's mpirun.
 AS_ROOT = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
 TWO_RANKS = ["-np", "2", "--bind-to", "none"]
-TOLD = launchers.told_ranks(dataclasses.replace(RUN, **HOROVOD), [], *launchers.mpirun.TOLD)
+RANKS = launchers.with_ranks(dataclasses.replace(RUN, **HOROVOD), [], *launchers.mpirun.RANKS)
 HAND_ON = ["-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH"]
 
 
@@ -167,7 +167,7 @@ def test_mpirun_of_the_path_is_taken_where_it_fits():
     mpirun("mpirun (Open MPI) 4.1.8")
     mpirun("mpirun (Open MPI) 4.1.9", "envs/train/.venv/bin")
     started = start(run_of(launcher="mpirun", **HOROVOD))
-    assert list(started.command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *TOLD, *enters()]
+    assert list(started.command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *RANKS, *enters()]
     assert started.container["launcher_mpi"] == "Open MPI 4.1.8"
 
 
@@ -182,7 +182,7 @@ def test_else_that_of_our_own_environment_with_its_libraries(other):
     started = start(run_of(launcher="mpirun", **HOROVOD))
     libraries = [f"OPAL_PREFIX={ours}", f"LD_LIBRARY_PATH={ours}/lib"]
     mine = [*AS_ROOT, *libraries, f"{ours}/bin/mpirun", *TWO_RANKS, *HAND_ON]
-    assert list(started.command) == [*mine, *TOLD, *enters()]
+    assert list(started.command) == [*mine, *RANKS, *enters()]
 
 
 def test_where_no_mpi_fits_both_sides_are_named():
@@ -321,14 +321,14 @@ def test_inside_already_the_launcher_is_that_of_the_image(entered):
     assert list(started.command) == INSIDE
     assert started.container["start"] == "directive"
     run = run_of(options="", launcher="mpirun", **HOROVOD)
-    assert list(start(run).command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *TOLD, *INSIDE]
+    assert list(start(run).command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *RANKS, *INSIDE]
     own = Path("opt").absolute()
     program("opt/bin/mpirun")
     python = f"{own}/bin/python3"
     assert list(start(run, FORM | {"python": python}).command) == [
         *AS_ROOT,
         *(f"OPAL_PREFIX={own}", f"LD_LIBRARY_PATH={own}/lib"),
-        *(f"{own}/bin/mpirun", *TWO_RANKS, *HAND_ON, *TOLD),
+        *(f"{own}/bin/mpirun", *TWO_RANKS, *HAND_ON, *RANKS),
         *(python, *INSIDE[1:]),
     ]
 

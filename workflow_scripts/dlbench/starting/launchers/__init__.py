@@ -6,7 +6,7 @@ A launcher file defines:
         tf_config by TF_CONFIG
         slurm     by Slurm's variables of a task
         mpi       by the variables of torchrun, which its command makes from those of the MPI
-                  (`told_ranks`); the MPI library connects them, too
+                  (`with_ranks`); the MPI library connects them, too
         horovod   by the variables of Horovod's own launcher
         torchrun  by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
       Strategies say which they understand (`protocols`); other combinations are refused.
@@ -73,7 +73,7 @@ def one_word(trainer: list[str]) -> list[str]:
     return ["sh", "-c", f"exec {shlex.join(trainer)}"]
 
 
-def told_ranks(
+def with_ranks(
     run: Spec, trainer: list[str], rank: str, local_rank: str, size: str, first: str | None = None
 ) -> list[str]:
     """The command that starts the trainer with the variables of torchrun.
@@ -82,7 +82,7 @@ def told_ranks(
         rank, local_rank, size: as a shell of the process finds them, as in `$PMI_RANK`.
         first: likewise the address of the first node; None: `meeting_node`.
     """
-    told = {
+    variables = {
         "RANK": rank,
         "LOCAL_RANK": local_rank,
         "WORLD_SIZE": size,
@@ -90,7 +90,7 @@ def told_ranks(
         "MASTER_ADDR": f"${{MASTER_ADDR:-{first or meeting_node(run)}}}",
         "MASTER_PORT": f"${{MASTER_PORT:-{meeting_port()}}}",
     }
-    words = " ".join(f'{name}="{value}"' for name, value in told.items())
+    words = " ".join(f'{name}="{value}"' for name, value in variables.items())
     return ["sh", "-c", f'exec env {words} "$@"', "sh", *trainer]
 
 

@@ -34,7 +34,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         if processes > 1:
             flags += ["--multi_gpu"]  # torchrun, also on CPUs
         else:  # no torchrun, and no variables
-            trainer = launchers.told_ranks(run, trainer, "0", "0", "1")
+            trainer = launchers.with_ranks(run, trainer, "0", "0", "1")
     return [
         *(*torchrun.on_each_node(run), *torchrun.SIGNALS),
         *(*launchers.module(environment, MODULE), *flags),

@@ -29,7 +29,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "PROGRAMS": ("mpiexec.hydra", "mpiexec"),
         "OPTIONS_SET": ("n", "np", "ppn", "bind-to", "cpu-bind"),
         "START": "env HYDRA_BINDING=none PALS_CPU_BIND=none {program} -n {processes} -ppn {each}",
-        "TOLD": (
+        "RANKS": (
             "${PMI_RANK:-$PALS_RANKID}",
             "${MPI_LOCALRANKID:-$PALS_LOCAL_RANKID}",
             "${PMI_SIZE:-$((PALS_LOCAL_SIZE * NODES))}",
@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "OPTIONS_SET": ("nodes", "ntasks", "exclusive", "tasks-per-node"),
         "START": "{program} run --nodes={nodes} --ntasks={processes} --exclusive"
         " --setopt=cpu-affinity=off --setopt=gpu-affinity=off --setopt=exit-on-error",
-        "TOLD": ("$FLUX_TASK_RANK", "$FLUX_TASK_LOCAL_ID", "$FLUX_JOB_SIZE"),
+        "RANKS": ("$FLUX_TASK_RANK", "$FLUX_TASK_LOCAL_ID", "$FLUX_JOB_SIZE"),
         "FIRST_NODE": "$(flux hostlist --nth=0 local)",
     },
 }
@@ -56,11 +56,11 @@ def command(
     each = engine.strategy_of(run).processes_per_node(run)
     program = tools.first_installed(constants["PROGRAMS"]) or constants["PROGRAMS"][-1]
     size = {"nodes": run.nodes, "processes": run.nodes * each, "each": each}
-    rank, local_rank, count = constants["TOLD"]
+    rank, local_rank, count = constants["RANKS"]
     count = count.replace("NODES", str(run.nodes))
     first = constants.get("FIRST_NODE") if run.nodes > 1 else None
     return [
         *constants["START"].format(program=program, **size).split(),
         *(f"--{name}={value}" for name, value in launchers.options(run).items()),
-        *launchers.told_ranks(run, trainer, rank, local_rank, count, first),
+        *launchers.with_ranks(run, trainer, rank, local_rank, count, first),
     ]

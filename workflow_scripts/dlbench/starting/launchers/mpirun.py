@@ -28,7 +28,7 @@ TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
 OPTIONS_SET = ("plm-rsh-agent",)
 SSH = "ssh"
-TOLD = ("$OMPI_COMM_WORLD_RANK", "$OMPI_COMM_WORLD_LOCAL_RANK", "$OMPI_COMM_WORLD_SIZE")
+RANKS = ("$OMPI_COMM_WORLD_RANK", "$OMPI_COMM_WORLD_LOCAL_RANK", "$OMPI_COMM_WORLD_SIZE")
 
 
 def unsupported(run: Spec) -> str | None:
@@ -57,7 +57,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "none",
         *exported,
         *(w for name, value in launchers.options(run).items() for w in ("--mca", name, value)),
-        *launchers.told_ranks(run, trainer, *TOLD),
+        *launchers.with_ranks(run, trainer, *RANKS),
     ]
 
 
