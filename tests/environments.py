@@ -111,7 +111,6 @@ def uv():
 
 
 def clone(repository):
-    """The folder of a clone, by OWNER/NAME."""
     folder = CLONES / repository
     if not folder.exists():
         pytest.skip(
@@ -122,7 +121,6 @@ def clone(repository):
 
 
 def python_with(name):
-    """The Python with the packages of a program."""
     path = REPOSITORY / f".venv-{name}" / "bin" / "python"
     if not path.exists():
         pytest.skip(

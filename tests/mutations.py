@@ -281,7 +281,6 @@ def alone():
 
 
 def copied(folder):
-    """A folder with all that git tracks."""
     names = subprocess.check_output(["git", "ls-files", "-z"], cwd=REPOSITORY, text=True)
     for name in filter(os.path.isfile, names.rstrip("\0").split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,6 @@ from support.runs.accounted import accounts_add_up as accounts_add_up
 
 @pytest.fixture(scope="session", autouse=True)
 def jobs_can_start():
-    """All tests here start jobs."""
     skip_if_no_job_can_start()
 
 

@@ -186,7 +186,6 @@ class Project:
         return form
 
     def make(self, name, source):
-        """Make the image of an archive."""
         settings = json.dumps({"source": str(source)})
         program, image = "workflow_scripts/dlbench", trainer_image.image_path(name)
         made = self.run(

@@ -30,13 +30,11 @@ def python():
 
 @pytest.fixture(scope="module")
 def framework(request):
-    """The framework that a file of tests is about."""
     return request.module.FRAMEWORK
 
 
 @pytest.fixture(scope="module")
 def own(framework, python):
-    """The Python of the framework."""
     return python(framework.name)
 
 

@@ -206,7 +206,6 @@ def mpirun(monkeypatch):
 
 @pytest.fixture(params=["accelerate", "deepspeed", "mpiexec", "mpirun"])
 def launcher(request, own):
-    """A launcher that is installed here."""
     if request.param == "mpirun":
         request.getfixturevalue("mpirun")
     elif request.param == "mpiexec" and not shutil.which("mpiexec.hydra"):

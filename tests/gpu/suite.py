@@ -83,7 +83,6 @@ class Report:
         self._keep()
 
     def number(self, name: str, value: float | str | None, unit: str = "") -> None:
-        """Record a named number or text."""
         if isinstance(value, float):  # JSON has no infinity
             value = float(f"{value:.5g}") if math.isfinite(value) else str(value)
         elif isinstance(value, str):
@@ -92,7 +91,6 @@ class Report:
         self._keep()
 
     def note(self, text: str) -> None:
-        """Record a note for readers."""
         self.content["notes"].append(_message(text))
         self._keep()
 
@@ -104,7 +102,6 @@ class Report:
         return bool(holds)
 
     def end(self, status: str) -> None:
-        """Record how the check ended."""
         self.content["status"] = FAILED if self.content["faults"] else status
         self._keep()
 
@@ -222,7 +219,6 @@ def write(results: dict[str, Any], file: Path) -> None:
 
 
 def page(results: dict[str, Any]) -> str:
-    """The page as Markdown."""
     checks = results["checks"]
     lines = [HEAD + _machine(results), ""]
     counted = [f"{sum(c['status'] == s for c in checks.values())} {s}" for s in MARKS]

@@ -38,7 +38,6 @@ class Trained:
         return [event for event in event_log.read(self.log) if event["event"] == kind]
 
     def event(self, kind: str) -> dict[str, Any]:
-        """The last event of a kind; {} without one."""
         return (self.events(kind) or [{}])[-1]
 
     @property
@@ -51,7 +50,6 @@ class Trained:
         return parse_run.content(self.run, parse_run.rank_logs(self.log))["summary"]
 
     def step_s(self) -> float:
-        """Seconds of a measured step, its median."""
         return float(self.summary["step_time_median_s"])
 
     def why(self) -> str:

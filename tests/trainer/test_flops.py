@@ -121,8 +121,6 @@ class Gated(layers.Layer):
 
 
 class OfItsOwn(keras.Model):
-    """A model that is a class."""
-
     def __init__(self):
         super().__init__()
         self.gated = Gated()

@@ -20,7 +20,6 @@ SETTINGS = {
 
 
 def trained(log, **fields):
-    """Losses of a run of the trainer."""
     finished = train(log, flags=["--sample-every-s", "0"], **SETTINGS | fields)
     assert finished.returncode == 0, finished.stderr
     return [step["loss"] for step in events(log, "step")]
@@ -51,7 +50,6 @@ def computed(model, forward, batches):
 
 
 def of_classes(logits, labels):
-    """Softmax cross-entropy of logits (..., classes)."""
     chosen = tf.gather(logits, labels, batch_dims=len(labels.shape))
     return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - chosen)
 

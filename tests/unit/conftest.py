@@ -129,5 +129,4 @@ def programs(tmp_path, monkeypatch):
 
 @pytest.fixture
 def user(monkeypatch):
-    """Somebody, not root."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

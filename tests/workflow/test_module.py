@@ -54,7 +54,6 @@ def finished(project):
 
 @pytest.fixture
 def scratch(finished, request):
-    """A copy of it, beside the same clone."""
     name = re.sub(r"\W+", " ", request.node.name)[:40]
     folder = finished.folder.parent / f"of {name}"
     shutil.copytree(finished.folder, folder, symlinks=True)

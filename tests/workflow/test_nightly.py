@@ -53,7 +53,6 @@ def nights(tmp_path, monkeypatch):
 
 
 def release(environment):
-    """Of TensorFlow, in an environment."""
     text = (environment / "pyproject.toml").read_text()
     return re.search(r"tensorflow-cpu==([\d.]+)", text)[1]
 

@@ -264,7 +264,6 @@ def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(
 
 
 def sessions(campaign):
-    """The ids of the sessions that were begun."""
     paths = (campaign.folder / "results/sessions").glob("*.json")
     return {path.stem for path in paths} - {"current"}
 

@@ -71,7 +71,6 @@ def _train_steps(device, framework, **fields):
 
 
 def _nvml_indices(device):
-    """The indices of the GPUs in NVML."""
     import pynvml
 
     pynvml.nvmlInit()

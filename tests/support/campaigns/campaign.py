@@ -47,7 +47,6 @@ class Campaign:
 
     @classmethod
     def fresh(cls, folder):
-        """A clone with the test's study."""
         campaign = cls.cloned(folder)
         campaign.configure()
         return campaign
@@ -105,7 +104,6 @@ class Campaign:
         return [self.python, "-m", "snakemake", *arguments]
 
     def environment(self):
-        """The environment variables of its commands."""
         return environment() | self.variables
 
     def snakemake(self, *arguments, timeout=600):
@@ -152,7 +150,6 @@ class Campaign:
         return parquet_files.read_any(path).to_pylist()
 
     def records(self):
-        """{run's id: record}, sorted."""
         paths = sorted((self.folder / "results/runs").glob("*/run.json"))
         return {path.parent.name: json.loads(path.read_text()) for path in paths}
 

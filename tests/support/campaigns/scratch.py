@@ -26,14 +26,12 @@ class Scratch(Campaign):
         return scratch
 
     def study(self, **changes):
-        """Change keys of the module's config."""
         path = self.folder / "config/config.yaml"
         config = yaml.safe_load(path.read_text())
         config["dlbench"] |= changes
         path.write_text(yaml.safe_dump(config))
 
     def block(self, **changes):
-        """Change keys of its one block."""
         path = self.folder / "config/config.yaml"
         (block,) = yaml.safe_load(path.read_text())["dlbench"]["matrix"]
         self.study(matrix=[block | changes])

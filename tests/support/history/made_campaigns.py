@@ -74,7 +74,6 @@ def record(
     cpu=None,
     **software,
 ):
-    """The content of the record of a run."""
     made = copy.deepcopy(_early_record())
     provenance, summary = made["provenance"], made["summary"]
     (hardware,) = provenance["hardware"].values()

@@ -64,7 +64,6 @@ class Simulated:
 
 
 def drawn(kind: Kind, chance: np.random.Generator) -> Simulated:
-    """A history of a kind."""
     shape = kind.conditions, kind.sessions
     counts = chance.integers(kind.repeats[0], kind.repeats[1] + 1, shape)
     own, shared = _noise(kind, shape, chance), _noise(kind, shape[1:], chance)

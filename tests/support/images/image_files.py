@@ -97,7 +97,6 @@ def image_of(files, architecture=MINE):
 
 
 def program(name, script):
-    """Put a program on the path."""
     Path("bin", name).unlink(missing_ok=True)
     Path("bin", name).write_text(f"#!/bin/sh\n{script}\n")
     Path("bin", name).chmod(0o755)

@@ -47,6 +47,5 @@ def set_quota(group, cores):
 
 
 def joining(group, command):
-    """A command that runs in a group."""
     script = 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"'
     return ["sh", "-c", script, "sh", str(group), *map(str, command)]

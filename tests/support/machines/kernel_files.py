@@ -17,7 +17,6 @@ class Kernel:
         (self.root / path).write_text(text)
 
     def write_totals(self):
-        """Write the node's totals."""
         lines = ["cpu 1 2 3 4 5 6 7 8 0 0"]
         for number, (busy, steal) in enumerate(zip(self.busy_s, self.steal_s, strict=True)):
             idle = round((self.elapsed_s - busy - steal) * TICKS)
@@ -27,7 +26,6 @@ class Kernel:
         self.write("proc/loadavg", "0.50 0.10 0.05 1/99 7\n")
 
     def process(self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", pages=0):
-        """Add or update a process."""
         place = f"proc/{pid}"
         times = [round(own_s * TICKS), 0, round(children_s * TICKS), 0]
         after = ["S", parent, *[0] * 9, *times, 20, 0, 1, 0, 1000 + pid, 0, pages]

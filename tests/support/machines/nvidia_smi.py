@@ -76,17 +76,14 @@ class NvidiaSmi:
 
     @property
     def limits(self):
-        """The limits that are set, in watts."""
         return [gpu["power.limit"] for gpu in self._read()["gpus"]]
 
     def change(self, number, **values):
-        """Change columns of a GPU."""
         state = self._read()
         state["gpus"][number] |= values
         self._write(state)
 
     def set_limit(self, number, watts):
-        """Set a limit from outside."""
         self.change(number, **{"power.limit": watts, "enforced.power.limit": watts})
 
     def set_driver(self, version):

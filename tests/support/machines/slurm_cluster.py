@@ -46,7 +46,6 @@ class Slurm:
         ).stdout
 
     def queue(self):
-        """The ids of all jobs that wait or run."""
         return self.run("squeue", "--noheader", "--format=%i").split()
 
     def jobs(self):
@@ -71,7 +70,6 @@ class Slurm:
         self.run("slurmctld", "-f", self.variables["SLURM_CONF"])
 
     def stop(self, daemon):
-        """Stop a daemon and wait for its end."""
         pid = (self.folder / "run" / f"{daemon}.pid").read_text().strip()
         subprocess.run(["kill", pid], check=True)
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), 30)

@@ -64,7 +64,6 @@ class NVML:
 
 
 def write(root, files):
-    """Write {path: content} below a root."""
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(f"{text}\n")
@@ -100,7 +99,6 @@ def cpus(numa, siblings, sockets=1, without_cpus=0):
 
 
 def gpu(pci, node, near):
-    """/sys of a GPU."""
     place = f"sys/bus/pci/devices/{pci}"
     return {f"{place}/numa_node": node, f"{place}/local_cpulist": near}
 

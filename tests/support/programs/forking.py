@@ -49,7 +49,6 @@ def main(number, *modules):
 
 
 def become(arguments, folder, environment, cores, deep, ends):
-    """Run a program in this process and exit with it."""
     for number, end in enumerate(ends, 1):
         os.dup2(end, number)
     for end in ends:
@@ -62,7 +61,6 @@ def become(arguments, folder, environment, cores, deep, ends):
 
 
 def do(arguments, environment):
-    """Run a program."""
     os.environ.clear()
     os.environ.update(environment)
     if arguments[0] == "-m":

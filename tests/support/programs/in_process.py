@@ -34,7 +34,6 @@ class Replaced(BaseException):
 
 
 def dlbench(*arguments):
-    """Do what `dlbench ARGUMENTS` does."""
     return _finished(lambda: dispatch.main([str(word) for word in arguments]))
 
 

@@ -13,7 +13,6 @@ CHANGE = re.compile(r"```diff\n(.*?)```\n", re.DOTALL)
 
 
 def files():
-    """{path: content} of the files on the page."""
     return dict(BLOCK.findall(PAGE.read_text()))
 
 

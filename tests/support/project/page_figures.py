@@ -46,7 +46,6 @@ def main():
 
 
 def draw(name, folder):
-    """Draw one picture, as the page has it."""
     with tempfile.TemporaryDirectory() as place:
         tables = made_tables.write(Path(place), rows(name))
         if name == "communication":

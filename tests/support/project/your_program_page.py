@@ -10,7 +10,6 @@ SCRIPT, CONFIG = "my_program.py", "my_study.yaml"
 
 
 def files():
-    """{name: content} of the files on the page."""
     return dict(adding_page.BLOCK.findall(PAGE.read_text()))
 
 

@@ -24,7 +24,6 @@ DEADLINE_S = 60
 
 
 def installed():
-    """The path of this machine's browser, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -146,7 +145,6 @@ class Page:
         return answer["result"].get("value")
 
     def press(self, key, text=""):
-        """A key of the keyboard, as Enter or Tab."""
         codes = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32}
         values = {"key": key, "code": key, "windowsVirtualKeyCode": codes.get(key, 0)}
         self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **values)

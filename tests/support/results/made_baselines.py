@@ -29,7 +29,6 @@ def exchange(devices, latency_s=2e-4, gb_per_s=2.0, machine=(), **changes):
 
 
 def device(machine=(), **changes):
-    """One device."""
     rows = [
         rounds.summary("matrix_product", "TFLOP/s", [0.05, 0.06, 0.055]),
         rounds.summary("memory_copy", "GB/s", [9.0, 10.0, 11.0], size_bytes=3 << 28),

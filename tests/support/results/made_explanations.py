@@ -88,7 +88,6 @@ def conditions():
 
 
 def of_conditions():
-    """The table of explanations of `conditions`."""
     return [
         row
         for run in conditions()

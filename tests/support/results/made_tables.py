@@ -116,7 +116,6 @@ def with_energy(rows, watts=250.0):
 
 
 def failing(rows, chosen, status="oom"):
-    """The rows with chosen runs failed."""
     lacking = {name for name in table_columns.RUNS.names if name.startswith("step_time")}
     lacking |= {*SUMMARY, *made_use.USE, *made_use.MEMORY, "top1", "top5", *ENERGY}
     end = {"status": status, "message": "it failed", "steps_measured": 0}

@@ -53,7 +53,6 @@ def write(
 
 
 def parsed(folder, run=RUN):
-    """Parse the logs of a run. Returns its record."""
     for path in event_log.rank_paths(folder / "train.jsonl"):
         text = path.read_text().replace('"spec": {}', f'"spec": {json.dumps(run.values())}')
         path.write_text(text)

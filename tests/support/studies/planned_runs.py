@@ -24,7 +24,6 @@ STUDY = config.read(Path(__file__).parents[3] / "config.yaml") | {
 
 
 def finish(run, made_from):
-    """The log of a run that was trained."""
     log = event_log.EventLog(run_record.folder(run.id) / "train.jsonl")
     log.write("launch", t_utc=event_log.utc_now(), made_from=made_from)
     log.start(spec=run.values(), devices=["CPU:0"], total_steps=1)

@@ -42,7 +42,6 @@ def parsed(model, arguments):
 
 
 def trained(spec, strategy):
-    """The loss of the first step."""
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
     make_small(plugins.load(engine.plugin_kind(spec.framework, "models"), spec.model), spec.model)

@@ -43,7 +43,6 @@ class Case(NamedTuple):
         return "-".join(filter(None, parts))
 
     def spec(self, framework):
-        """The fields of the run, as flags give them."""
         text = f"--framework {framework} --model {self.model} --optimizer {self.optimizer}"
         text += f" --learning-rate {self.learning_rate} --dataset synthetic --log none"
         text += f" --batch-per-device {BATCH} --steps {STEPS} --warmup-steps 0 {self.flags}"

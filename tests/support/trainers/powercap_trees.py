@@ -11,7 +11,6 @@ class Powercap:
         root.mkdir()
 
     def domain(self, zone, name, energy_uj=0, range_uj=RANGE_UJ):
-        """Add a domain, as in ("intel-rapl:0:1", "dram")."""
         folder = self.root / zone
         folder.mkdir()
         (folder / "name").write_text(f"{name}\n")

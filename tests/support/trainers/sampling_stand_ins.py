@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 
 class Log:
-    """Keeps events."""
-
     def __init__(self):
         self.events = []
 

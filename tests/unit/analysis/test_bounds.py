@@ -182,7 +182,6 @@ def test_a_parameter_of_another_program_can_be_matched(tmp_path):
 
 
 def with_bandwidth(values, unit="GB/s"):
-    """A campaign whose runs name a bandwidth."""
     runs = []
     for run, value in zip(measured(values), values, strict=True):
         run.numbers["busbw"] = value

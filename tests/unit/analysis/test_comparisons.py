@@ -22,7 +22,6 @@ def repeats(rates, **fields):
 
 
 def row(run, rate, **changes):
-    """What the runs table has of a run."""
     return {
         **{name: getattr(run, name) for name in FIELDS},
         "run_id": run.id, "status": "ok" if rate else "failed", "images_per_second": rate,

@@ -17,7 +17,6 @@ NODES = [f"n{number:02d}" for number in range(8)]
 
 
 def row(rate, host, batch=8, **changes):
-    """What the runs table has of a run on one node."""
     run = dataclasses.replace(RUN, batch_per_device=batch)
     return {
         **{name: getattr(run, name) for name in FIELDS},

@@ -26,7 +26,6 @@ def graph():
 
 @pytest.fixture(scope="module")
 def bag(tmp_path_factory):
-    """An unpacked archive."""
     folder = tmp_path_factory.mktemp("bag")
     with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
         archive.extractall(folder)
@@ -40,7 +39,6 @@ IN_THEIR_ENVIRONMENT = [  # that of the public validators
 
 
 def validators(bag):
-    """The results of the public validators for a bag."""
     program = REPOSITORY / "tests/support/archives/archive_validators.py"
     command = [*IN_THEIR_ENVIRONMENT, program, bag]
     joined = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

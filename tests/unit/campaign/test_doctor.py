@@ -22,7 +22,6 @@ from support.runs.made_runs import SETTINGS
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The folder of a workflow with two healthy runs."""
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     for run in (ONE, TWO):
@@ -41,7 +40,6 @@ def program(*arguments):
 
 
 def listing():
-    """Every file with its content."""
     return {str(p): p.read_bytes() for p in Path("results").rglob("*") if p.is_file()}
 
 

@@ -59,7 +59,6 @@ class Campaign:
 
 @pytest.fixture
 def campaign(study, capfd):
-    """Four runs, none of which is trained."""
     return Campaign(capfd)
 
 

@@ -33,7 +33,6 @@ def going(study):
 
 
 def tree(*folders):
-    """All files with their content and dates."""
     return {
         path: (path.read_bytes(), path.stat().st_mtime_ns)
         for folder in folders

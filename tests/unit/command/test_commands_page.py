@@ -6,7 +6,6 @@ from dlbench.command import dispatch
 
 
 def sections():
-    """{command: its section of the page}."""
     _, *parts = re.split(r"^### (\S+)\n", dispatch.commands_page(), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 

@@ -23,7 +23,6 @@ def start(*arguments):
 
 @pytest.fixture
 def folder(here):
-    """A small workflow of somebody, with a study."""
     Path("Snakefile").write_text(SNAKEFILE)
     Path("config.yaml").write_text("a: 1\n")
     Path("mine").mkdir()

@@ -117,7 +117,6 @@ def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A library of one figure."""
     for name in ("rooms/figures/rnn", "rooms/figures/_shared", "rooms/figures/old/gru"):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +135,6 @@ def test_plugins_are_the_files_of_their_folder_but_those_that_they_share(library
 
 
 def forget_files():
-    """Clear the caches of plugins."""
     plugins.folder_of.cache_clear()
     plugins.add_user_folder("models")
 

@@ -9,7 +9,6 @@ from dlbench.data import convert_dataset, fetch_dataset
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory):
-    """A folder with the source of the digits."""
     folder = tmp_path_factory.mktemp("source")
     fetch_dataset.fetch("digits", folder, offline=True)
     return folder
@@ -30,5 +29,4 @@ def converted(digits_once, tmp_path):
 
 @pytest.fixture
 def path(tmp_path):
-    """Where a file is fetched to."""
     return tmp_path / "source" / "data.bin"

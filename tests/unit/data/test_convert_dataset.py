@@ -95,7 +95,6 @@ def conversion(source, folder):
 
 
 def kill_at_work(process, folder):
-    """Kill a conversion once it has written a shard."""
     deadline = time.monotonic() + 60
     while not list(folder.glob(".train-*.json")):
         assert process.poll() is None

@@ -9,7 +9,6 @@ from support.results import made_tables
 
 @pytest.fixture
 def drawn(draw):
-    """A function that draws the figure of some runs."""
     return functools.partial(draw, "account")
 
 

@@ -9,7 +9,6 @@ from support.results import made_tables
 
 
 def labels(axes):
-    """The names of rows, from the top."""
     return [label.get_text() for label in axes.get_yticklabels()]
 
 

@@ -249,6 +249,5 @@ def test_differences_are_written_with_their_sign_and_the_digits_they_have(ratio,
 
 
 def seen(image, colour):
-    """The share of a picture that has a colour."""
     counts = {c: n for n, c in image.convert("RGB").getcolors(1 << 24)}
     return counts.get(ImageColor.getrgb(colour), 0) / (image.width * image.height)

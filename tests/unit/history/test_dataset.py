@@ -46,7 +46,6 @@ CASES = [*((name, value) for name, values in HOSTILE.items() for value in values
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    """A history of nine weeks."""
     folder = tmp_path_factory.mktemp("sound") / "history"
     rates = {made_histories.fields(): [100.0, 101.0, 102.0]}
     for week in range(9):

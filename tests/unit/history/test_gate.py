@@ -44,7 +44,6 @@ def add(week, factor=1.0, repeats=3, batches=BATCHES, site="here", failing=(), *
 
 @pytest.fixture(scope="module")
 def nine_weeks(tmp_path_factory):
-    """A history of nine weeks without a change."""
     with contextlib.chdir(tmp_path_factory.mktemp("nine")):
         for week in range(9):
             add(week)

@@ -82,7 +82,6 @@ def written(run):
 
 
 def damaged(content, rng):
-    """The content of a log with one random damage."""
     lines = content.splitlines(keepends=True)
     number, place = rng.randrange(len(lines)), rng.randrange(len(content))
     kind = rng.randrange(8)

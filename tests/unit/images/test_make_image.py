@@ -143,7 +143,6 @@ def layout_of(blobs, folder):
 
 
 def engine(name, digest_="sha256:none"):
-    """A fake engine that pushes a prepared layout."""
     program(
         name,
         f"""echo "$(basename $0) $*" >> said

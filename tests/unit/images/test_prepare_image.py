@@ -47,7 +47,6 @@ def ch_run(before=""):
 
 
 def interpreter(said, code=0):
-    """A fake Python interpreter inside the image."""
     Path("said.json").write_text(said if isinstance(said, str) else json.dumps(said))
     program("fake-python", f"cat {Path.cwd()}/said.json; echo its message >&2; exit {code}")
     return "fake-python"

@@ -67,7 +67,6 @@ def test_the_program_inside_an_image_looks_for_the_marker_at_the_path_of_the_tra
 
 @pytest.fixture
 def recipe(monkeypatch):
-    """A recipe whose files may be changed."""
     shutil.copytree(REPOSITORY / "envs", "own", ignore=lambda *_: [".venv"])
     monkeypatch.setattr(trainer_environments, "ENVIRONMENTS", Path("own"))
     return functools.partial(trainer_image.identity, "x")

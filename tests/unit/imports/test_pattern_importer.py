@@ -27,7 +27,6 @@ def lines(time_ms=125, steps=5, loss=8):
 
 
 def read(log, content, processes=1, **patterns):
-    """The run of a log that a config's patterns read."""
     log.write_bytes(content if isinstance(content, bytes) else content.encode())
     (run,) = kinds.of_config({"step": STEP} | patterns, processes).read(LogFile(log))
     run.complete(run.columns)

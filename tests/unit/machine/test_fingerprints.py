@@ -66,7 +66,6 @@ def study(project, request):
 
 
 def finished(run, *machines, **launch):
-    """The log and record of a run that ended well."""
     log = event_log.EventLog(run_record.folder(run.id) / "train.jsonl")
     log.write("launch", t_utc=event_log.utc_now(), made_from=judgement.made_from(run), **launch)
     for said in machines:

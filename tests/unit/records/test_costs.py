@@ -125,7 +125,6 @@ def test_no_log_is_read_before_an_estimate_is_asked_for_and_then_those_alike_onl
 
 def test_of_a_long_log_only_the_ends_are_read(study):
     def bytes_read():
-        """By all system calls of this process so far."""
         return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text())[1])
 
     log = write(study.runs[0], 60, steps=100)

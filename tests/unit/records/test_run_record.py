@@ -25,7 +25,6 @@ from support.runs.ended_runs import ONE as RUN
 
 @pytest.fixture
 def place(project):
-    """The folder of a finished run."""
     return finish(RUN)
 
 

@@ -26,8 +26,6 @@ MATCH = ("model", "dataset", "devices", "batch_per_device")
 
 @pytest.fixture
 def study(tmp_path):
-    """A study that names a file with these lines."""
-
     def make(*lines, match=MATCH):
         path = tmp_path / "paper" / "references.csv"
         path.parent.mkdir(exist_ok=True)

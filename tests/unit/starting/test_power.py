@@ -223,7 +223,6 @@ def test_an_interrupted_run_restores_the_limit(gpus, tmp_path, number):
 
 
 def begun(folder):
-    """A run of 200 W whose trainer is at work."""
     folder.mkdir()
     command = [sys.executable, PROGRAM, *arguments(folder, WAITS, power_limit_w=200)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

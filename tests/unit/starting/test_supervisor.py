@@ -30,7 +30,6 @@ SLEEPER = '[sys.executable, "-c", "import time; time.sleep(60)"]'
 
 
 def words(folder, *trainer):
-    """The arguments of start_run.py."""
     files = ["--log", folder / "train.jsonl", "--messages", folder / "messages"]
     return [*files, f"--spec={json.dumps(SPEC)}", "--", *trainer]
 
@@ -355,7 +354,6 @@ MADE_FROM = {"code": "1", "data": "", "environment": "2"}
 
 
 def kept(folder, made_from=MADE_FROM, step=3):
-    """A whole checkpoint of a run."""
     place = folder / "runs" / "run" / "checkpoint"
     launch = json.dumps({"event": "launch", "made_from": made_from})
     checkpoints.write(place, 0, step, {}, f"{launch}\n".encode())

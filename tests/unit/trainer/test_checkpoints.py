@@ -222,8 +222,6 @@ class Ranks:
 
 
 class Rank:
-    """One rank of a run that writes checkpoints."""
-
     def __init__(
         self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", more=(), writer=None
     ):

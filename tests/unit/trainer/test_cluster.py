@@ -138,7 +138,6 @@ def known_names():
 
 
 def task(node, local, hosts="gpu[01-02]", tasks="3(x2)", **variables):
-    """The variables of one task of a Slurm step."""
     return {
         "SLURM_PROCID": "0", "SLURM_NODEID": str(node), "SLURM_LOCALID": str(local),
         "SLURM_STEP_NODELIST": hosts, "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_JOB_ID": "4711",

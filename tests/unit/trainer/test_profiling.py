@@ -43,7 +43,6 @@ def spec(**fields):
 
 
 def profiled(folder, engine_, run=None):
-    """The event that is written, None if none is."""
     log = event_log.EventLog(folder / "train.jsonl")
     profiling.profile(run or spec(), engine_, log, folder)
     log.close()

@@ -345,8 +345,6 @@ def test_without_binding_cores_stay_as_they_are(on_gpus):
 
 
 class Second(OnGpus):
-    """The second process of a node with two."""
-
     @staticmethod
     def processes_per_node(run):
         return 2

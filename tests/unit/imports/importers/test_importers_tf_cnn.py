@@ -28,7 +28,6 @@ def read(tmp_path, text, importer=importers_tf_cnn_benchmarks):
 
 
 def row(tmp_path, text, fields=None):
-    """The one row of the runs table of a log."""
     (tmp_path / "log").write_text(text)
     (found,) = import_logs.import_paths([tmp_path / "log"], fields).rows
     return found

@@ -27,8 +27,6 @@ RECORDS = 40
 
 
 class Strategy:
-    """One of two processes, on two devices each."""
-
     size, devices_per_process, ranks_per_batch = 2, 2, 1
 
     def __init__(self, rank):
