@@ -11,11 +11,11 @@ from support.trainers.training_runs import TWO_DEVICES, events, train
 AS_ON_GPUS = """
 from dlbench.common import plugins
 from dlbench.trainer import engine
-from dlbench.trainer.tensorflow import items
+from dlbench.trainer.tensorflow import pipelines
 
 lenet5 = plugins.load("keras/models", "lenet5")
 TASK, INPUT_SHAPE, CLASSES, build = lenet5.TASK, lenet5.INPUT_SHAPE, lenet5.CLASSES, lenet5.build
-begin = items.Items.begin
+begin = pipelines.Source.begin
 
 
 def begin_as_on_gpus(self, step):
@@ -25,7 +25,7 @@ def begin_as_on_gpus(self, step):
     assert "Distributed" in type(self.arguments[0]).__name__
 
 
-items.Items.begin = begin_as_on_gpus
+pipelines.Source.begin = begin_as_on_gpus
 """
 FIELDS = {"dataset": "digits", "evaluate": "no", "batch_per_device": 32, "steps": 6}
 
