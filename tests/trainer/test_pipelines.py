@@ -147,7 +147,8 @@ def test_without_variation_and_for_evaluation_the_centre_is_taken(photographs):
 def test_no_tuner_keeps_the_end_of_an_iterator_waiting(numbered, photographs, cache):
     """It would until it looks again. What decodes is tuned all the same, but for evaluation."""
     for folder, tuned in ((numbered, False), (photographs, True)):
-        data = Data(folder, image_shape=(8, 8, 3), cache=cache)
+        data = Data(folder, image_shape=(8, 8, 1), cache=cache)
+        assert not data.encoded or data.item_shape == (8, 8, 3)  # of a model for grey images
         assert data.training_batches(4, 3).options().autotune.enabled == tuned
         assert not data.validation_batches(4).options().autotune.enabled
 

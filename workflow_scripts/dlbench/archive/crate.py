@@ -143,7 +143,7 @@ def _head(title, authors, license_id, singles, runs):
         "@id": licence,
         "@type": "CreativeWork",
         "name": license_id,
-        "description": f"{license_id}; its text is in LICENSE",
+        "description": "the licence of this archive by CITATION.cff; LICENSE is dlbench's own",
     }
     for id_, (name, version) in PROFILES.items():
         kinds = ["CreativeWork", "Profile"]

@@ -69,7 +69,9 @@ class ConvertedDataset:
         self.encoded = self.reader["encoding"] == "jpeg"
         self.augmentation: str | None = self.reader.get("augmentation") if augment else None
         self.streamed = self.reader["encoding"] == "stream"
-        shape = image_shape if self.encoded else self.reader.get("shape", (tokens,))
+        shape = self.reader.get("shape", (tokens,))
+        if self.encoded:  # pictures have three channels, whatever those of the model
+            shape = image_shape and (*image_shape[:2], 3)
         self.item_shape: tuple[int, ...] = tuple(shape or ())
         self.classes: int | None = self.reader.get("classes")
         small = self._bytes("train") <= CACHED_BYTES
