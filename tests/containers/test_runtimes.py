@@ -182,7 +182,7 @@ def test_a_runtime_that_lets_the_hosts_files_through_is_found_out(roots, place):
     roots.make("plain", place / "base.tar")
     form = "results/images/plain/udocker-P1.json"
     prepared = roots.prepare("plain", form, "udocker", {"execmode": "P1"})
-    assert prepared.returncode == 1
+    assert prepared.returncode == 2
     assert "error: image plain under udocker: " in prepared.stdout
     assert "is installed" not in prepared.stdout  # packages are looked for in images only
     assert not (roots.folder / form).exists()
