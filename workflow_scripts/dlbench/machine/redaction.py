@@ -316,16 +316,21 @@ def recorded_variables(
     }
 
 
+NO_NAMES = {"root", "home", "users"}  # of a user, where a home folder ends so
+
+
 def without_user(path: str, environ: Mapping[str, str] = os.environ) -> str:
     """Paths without names of users: those of home folders, and the user's own anywhere.
 
     >>> without_user("/home/me/eb:/scratch/me/spack:/apps/me2", {"USER": "me"})
     '/home/(user)/eb:/scratch/(user)/spack:/apps/me2'
+    >>> without_user("/home/me/eb", {"HOME": "/tmp/home"})
+    '/home/(user)/eb'
     """
     path = redact(path)
     if home := environ.get("HOME", "").rstrip("/"):
         path = re.sub(rf"(?<![^:]){re.escape(home)}(?![^/:])", "~", path)
-    own = {environ.get("USER"), environ.get("LOGNAME"), os.path.basename(home)} - {"", None, "root"}
+    own = {environ.get("USER"), environ.get("LOGNAME"), os.path.basename(home)} - NO_NAMES
     names = "|".join(["(?<=/home/|users/)[^/:]+", *map(re.escape, filter(None, own))])
     return re.sub(rf"(?<=/)(?:{names})(?![^/:])", "(user)", path)
 
