@@ -63,7 +63,8 @@ def test_a_stopped_run_goes_on_from_the_parts_of_its_ranks_bit_for_bit(
         (latest,) = folder.glob("step-*")
         assert len(list(latest.glob("*.distcp"))) == 2 and not list(latest.glob("*.npz"))
         assert events(parted, "checkpoint_written")[-1]["bytes"] > 2 * 4 * 3 * 5 * 784
-    assert ended(command, run).returncode == 0
+    finished = ended(command, run)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
     assert 20 <= events(parted, "resume")[0]["step"] < 120
     assert steps_of(parted) == steps_of(whole)
     assert digests(parted) == digests(whole)
