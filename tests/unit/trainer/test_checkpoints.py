@@ -90,9 +90,10 @@ def test_only_the_newest_is_kept_and_may_be_written_again(folder):
     assert names == ["rank0.jsonl", "rank0.npz", "rank1.jsonl", "rank1.npz"]
     checkpoints.write(folder, 0, 11, {"w:0": np.zeros(1)}, b"again\n")
     checkpoints.write(folder, 1, 21, {}, b"")  # by a rank that is ahead
+    (folder / "step-10 of mine").mkdir()
     checkpoints.complete(folder, 11, 2.0, RUN)
     assert checkpoints.latest(folder, RUN).log(0) == b"again\n"
-    assert (folder / "step-21" / "rank1.jsonl").exists()
+    assert (folder / "step-21" / "rank1.jsonl").exists() and (folder / "step-10 of mine").exists()
 
 
 def test_no_part_of_a_file_is_left_where_writing_failed(folder):

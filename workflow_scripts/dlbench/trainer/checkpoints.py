@@ -228,7 +228,8 @@ def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> 
     folder = Path(folder)
     write_json(folder / "latest.json", {"step": step, "t_s": t_s, "run": run})
     for other in folder.glob("step-*"):
-        if int(other.name.removeprefix("step-")) < step:  # another rank may write the next one
+        number = other.name.removeprefix("step-")
+        if number.isdigit() and int(number) < step:  # another rank may write the next one
             shutil.rmtree(other, ignore_errors=True)
 
 
