@@ -80,16 +80,19 @@ def test_a_stopped_run_goes_on_from_the_parts_of_its_ranks_bit_for_bit(
         # Lists of modules, and recurrent layers.
         ({"model": "unet", "strategy_options": PARTED}, 1e-4),
         ({"model": "lstm_ptb", "mode": "forward_backward", "strategy_options": PARTED}, 1e-4),
+        ({"model": "llama_tiny", "strategy": "tensor_parallel", "recompute": True}, 1e-5),
+        ({"model": "mixtral_tiny", "strategy": "hsdp", "strategy_options": "shard_size=1"}, 1e-5),
     ],
-    ids=["adamw", "rmsprop", "clipped", "bfloat16", "lists", "recurrent"],
+    ids=["adamw", "rmsprop", "clipped", "bfloat16", "lists", "recurrent", "heads", "experts"],
 )
 def test_weights_in_parts_train_as_whole_ones(own, tmp_path, fields, tolerance):
-    found = []
-    for how in (FSDP, PYTORCH.two_processes):
-        log = tmp_path / how["strategy"] / "train.jsonl"
-        each = {"batch_per_device": 2, "steps": 5, "warmup_steps": 0, **fields, **how}
-        if how is not FSDP:
-            each.pop("strategy_options", None)
+    found, other = [], {"strategy": "ddp", "strategy_options": ""}
+    if fields.get("strategy") == "tensor_parallel":  # ranks train the items of one process
+        other |= {"strategy": "single", "launcher": "none", "devices_per_node": 1}
+        other |= {"batch_per_device": 4}
+    for how in ({}, other):
+        log = tmp_path / str(len(how)) / "train.jsonl"
+        each = {"batch_per_device": 2, "steps": 5, "warmup_steps": 0, **FSDP, **fields, **how}
         PYTORCH.trained(log, own, **each)
         found.append(mean_losses(log))
     assert found[0] == pytest.approx(found[1], rel=tolerance)
@@ -241,10 +244,12 @@ GROUPS = "shard_size=2"  # two of four ranks
         # that is computed again.
         ("tensor_parallel", {"precision": "bfloat16", "recompute": True, "accumulate_steps": 2},
          True, 2 * 4 * 128 * 128 * 4 * 5),
+        # In float32, two sums and two gradients.
+        ("tensor_parallel", {"model": "llama_tiny"}, True, 4 * 4 * 128 * 128 * 4 * 4),
         ("tensor_parallel", {"mode": "forward", "strategy_options": ""}, False,
          4 * 8 * 128 * 128 * 4 * 2),
     ],
-    ids=["hsdp", "tensor parallel", "one group"],
+    ids=["hsdp", "tensor parallel", "llama", "one group"],
 )  # fmt: skip
 def test_groups_exchange_the_bytes_that_are_stated(
     own, strategy, fields, gathered, all_reduced, monkeypatch

@@ -101,10 +101,10 @@ MESH = {**TWO, "framework": "jax", "strategy": "sharded", "launcher": "none"}
 @pytest.mark.parametrize(
     ("changes", "text", "reason"),
     [
-        (TENSOR, "shard_size=1", None),
+        ({**TENSOR, "model": "llama_tiny"}, "shard_size=1", None),
         (TENSOR, "shard_size=4", "does not divide devices_per_node, 2"),
         ({**TENSOR, "precision": "float16"}, "", "scale the loss differently; choose bfloat16"),
-        ({**TENSOR, "model": "resnet20"}, "", "is of models whose file has DIVIDES"),
+        ({**TENSOR, "model": "mixtral_tiny"}, "", "is of models whose file has DIVIDES"),
         (MESH, "batch_norm=global,model_axis=2", None),
         (MESH, "batch_norm=global,model_axis=3", "model_axis is 3, and does not divide"),
         (MESH, "batch_norm=global,model_axis=0", "model_axis is 0, and does not divide"),

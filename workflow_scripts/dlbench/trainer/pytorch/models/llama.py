@@ -19,6 +19,7 @@ from dlbench.trainer.pytorch import layers
 from dlbench.trainer.pytorch.models.transformers import Attention, Blocks, normal
 
 CONSTANTS_OF = "keras/models"
+DIVIDES = True
 
 
 def build(
@@ -76,6 +77,10 @@ class Block(nn.Module):
                 _dense(width, 2 * config.hidden), SwiGLU(), _dense(config.hidden, width)
             )
         )
+
+    def divide(self, ranks: int) -> dict[str, tuple[int, ...]]:
+        widths, hidden = self.attention.divide(ranks), self.inner[2].in_features
+        return {"qkv": widths, "out": (), "inner.0": 2 * (hidden,), "inner.2": ()}
 
     def forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor

@@ -124,6 +124,14 @@ class Attention(nn.Module):
         self.grouped = others < width
         self.widths: tuple[int, ...] = (width, others, others)
 
+    def divide(self, ranks: int) -> tuple[int, ...]:
+        """Keep a rank's share of the heads. Returns the widths of all queries, keys and values."""
+        widths, heads = self.widths, min(self.widths) // self.size
+        if heads % ranks:  # those of the queries are a multiple
+            raise ValueError(f"{ranks} ranks do not divide {heads} heads")
+        self.widths = tuple(width // ranks for width in widths)
+        return widths
+
     def forward(
         self, x: torch.Tensor, turn: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
     ) -> torch.Tensor:
@@ -153,12 +161,8 @@ class Block(nn.Module):
         self.down = layers.dense(4 * config.width, config.width, config.initializer)
 
     def divide(self, ranks: int) -> dict[str, tuple[int, ...]]:
-        """Keep a rank's share of the heads: see strategies/tensor_parallel.py."""
-        widths = self.attention.widths
-        if any(width // self.attention.size % ranks for width in widths):
-            heads = widths[0] // self.attention.size
-            raise ValueError(f"{ranks} ranks do not divide {heads} heads")
-        self.attention.widths = tuple(width // ranks for width in widths)
+        """The layers that ranks share: see strategies/tensor_parallel.py."""
+        widths = self.attention.divide(ranks)
         return {"qkv": widths, "out": (), "up": (self.up.out_features,), "down": ()}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
