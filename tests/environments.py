@@ -52,6 +52,7 @@ PACKAGES = {
         *("pathwaysutils", "pillow", "psutil", "pydantic", "qwix", "sentencepiece", "sympy"),
         *("tensorboardX", "tensorflow-cpu", "tiktoken", "tokamax", "transformers"),
     ),
+    "megatron": ("torch==2.15.0", "numpy", "packaging"),  # with Python 3.12 or newer
     "tf_cnn_benchmarks": ("tensorflow-cpu==2.18.1", "tf_keras==2.18.0", "setuptools<81"),
 }
 
@@ -141,7 +142,8 @@ def made_for_programs():
     for name, packages in PACKAGES.items():
         folder = REPOSITORY / f".venv-{name}"
         install = (uv(), "pip", "install", "-q", "--python", folder / "bin" / "python", *packages)
-        python = pythons.newest()[1] if name == "maxtext" else sys.executable
+        new = name in ("maxtext", "megatron")
+        python = pythons.newest()[1] if new else sys.executable
         failed += _made(folder, ((uv(), "venv", "-q", "--python", python, folder), install))
     return failed
 

@@ -41,12 +41,21 @@ def test_parts_train_and_are_evaluated_as_one_device_with_all(own, digits, one_d
     assert events(log, "run_start")[0]["parameters"] == 61_706
 
 
-@pytest.mark.parametrize("writer", ["numpy", "dcp", "dcp_async"])
+@pytest.mark.parametrize(
+    ("writer", "fields"),
+    [
+        ("numpy", {}),
+        ("dcp", {"strategy": "tensor_parallel", "model": "vit_tiny", "precision": "bfloat16",
+                 "steps": 60}),
+        ("dcp_async", {}),
+    ],
+)  # fmt: skip
 def test_a_stopped_run_goes_on_from_the_parts_of_its_ranks_bit_for_bit(
-    own, small, digits, tmp_path, writer
+    own, small, digits, tmp_path, writer, fields
 ):
-    fields = {**PYTORCH.fields, **ON_DIGITS, **FSDP, "model": "small_model", "steps": 120,
-              "optimizer": "adam", "precision": "float16", "checkpoint_writer": writer}  # fmt: skip
+    how = {**PYTORCH.fields, **ON_DIGITS, **FSDP, "model": "small_model", "steps": 120}
+    fields = {**how, "optimizer": "adam", "precision": "float16", "checkpoint_writer": writer,
+              **fields}  # fmt: skip
     whole, parted = tmp_path / "whole" / "train.jsonl", tmp_path / "parted" / "train.jsonl"
     PYTORCH.trained(whole, own, digits, small, **fields)
     parted.parent.mkdir()

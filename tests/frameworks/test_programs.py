@@ -90,28 +90,29 @@ def nanogpt(folder):
 def imagenet(folder):
     rng = np.random.default_rng(1)
     for part, count in (("train", STEPS * BATCH), ("val", BATCH)):
-        (folder / part / "class").mkdir(parents=True)
         for number in range(count):
-            pixels = rng.integers(256, size=(32, 32, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / part / "class" / f"{number}.png")
+            path = folder / part / f"class{number % 2}" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(256, size=(32, 32, 3), dtype=np.uint8)).save(path)
     return {
         "/opt/examples": clone("pytorch/examples"),
         "python3": python_with("imagenet"),
         "--gpu=0": "--no-accel",
         "--dummy": folder,
-        "--print-freq=10": "--print-freq=1",
+        "--print-freq=10": '--print-freq=1", "--lr=0.001',
     }
 
 
 def tf_cnn_benchmarks(_):
-    on_cpus = ("--device=cpu", "--local_parameter_device=cpu", "--data_format=NHWC")
+    further = ("--device=cpu", "--local_parameter_device=cpu", "--data_format=NHWC")
+    further += ("--init_learning_rate=0.0001",)  # else the loss is infinite
     return {
         "/opt/benchmarks": clone("tensorflow/benchmarks"),
         "python3": python_with("tf_cnn_benchmarks"),
-        '"--tf_random_seed': f'{", ".join(on_cpus)}, "--tf_random_seed',
+        '"--tf_random_seed': f'{", ".join(further)}, "--tf_random_seed',
         "--display_every=10": "--display_every=1",
         "[true, false]": "false",
-        "resnet50": "lenet",
+        "resnet50": "googlenet",
     }
 
 
@@ -152,7 +153,7 @@ def runs(tmp_path_factory):
             trainers |= trainer
             matrix.append(block)
     campaign = Campaign.fresh(folder)
-    campaign.configure(trainers=trainers, matrix=matrix, figures=["loss"])
+    campaign.configure(trainers=trainers, matrix=matrix, figures=["coverage"])
     campaign.succeed()
     with open(campaign.folder / "results/tables/runs.csv", newline="") as file:
         found = {row["trainer"]: row for row in csv.DictReader(file)}
@@ -170,7 +171,8 @@ def test_a_program_trains_and_its_numbers_are_read(runs, name):
     assert row["timing_source"] == kind
     assert int(row["steps"] or STEPS) == STEPS and int(row["batch_per_device"]) == BATCH
     rate, step_time_s = float(row["images_per_second"]), float(row["step_time_mean_s"])
-    assert rate * step_time_s == pytest.approx(BATCH, rel=0.02)
+    printing = 0.1 if name == "tf_cnn_benchmarks" else 0.0  # is part of its total
+    assert rate * step_time_s == pytest.approx(BATCH, rel=0.02 + printing)
     assert least < float(row["final_loss"]) < most
     assert int(row["steps_measured"]) == measured
     if row["sequence_length"]:
@@ -180,15 +182,17 @@ def test_a_program_trains_and_its_numbers_are_read(runs, name):
 
 def test_all_programs_are_in_one_figure_and_nothing_is_left_to_do(runs):
     campaign, found, _ = runs
-    picture = (campaign.folder / "results/figures/loss.svg").read_text()
-    assert all(f"{row['model']} · {row['dataset']}" in picture for row in found.values())
+    picture = (campaign.folder / "results/figures/coverage.svg").read_text()
+    assert all(f"{row['model']}, {row['dataset']}" in picture for row in found.values())
     assert campaign.scheduled() == {}
 
 
 # Of programs for GPUs alone: lines that have their own parser read the arguments `words`.
 PARSERS = {
     "megatron": "from megatron.training.arguments import parse_args as parse\n",
-    "torchtitan": "from torchtitan.config import ConfigManager\n"
+    "torchtitan": "from torchtitan.components.quantization import mx\n"
+    "mx.has_cuda_capability = lambda *_: True\n"
+    "from torchtitan.config import ConfigManager\n"
     "def parse(): ConfigManager().parse_args(sys.argv[1:])\n",
 }
 EACH = "for words in json.load(open(sys.argv[1])): sys.argv = words; parse()\nprint('all read')"
@@ -198,9 +202,10 @@ EACH = "for words in json.load(open(sys.argv[1])): sys.argv = words; parse()\npr
 def test_commands_for_gpus_are_those_that_the_program_s_own_parser_takes(
     name, tmp_path, monkeypatch
 ):
-    python, path = python_of("huggingface" if name == "megatron" else name), ""
     if name == "megatron":
-        path = str(clone("NVIDIA/Megatron-LM"))
+        python, path = python_with(name), str(clone("NVIDIA/Megatron-LM"))
+    else:
+        python, path = python_of(name), ""
     monkeypatch.chdir(REPOSITORY)
     study = config.study(config.read("config.yaml", f"programs/{name}/config.yaml"))
     (tmp_path / "print.py").write_text("import json, sys; print(json.dumps(sys.argv))")

@@ -137,8 +137,8 @@ ON_ANY_DEVICE = """
 import sys
 sys.path.insert(0, "workflow_scripts")
 from dlbench.trainer import train
-from dlbench.trainer.pytorch import compiling
-compiling.check = lambda spec, strategy: None
+from dlbench.trainer.pytorch import engine
+engine.check_compiling = lambda spec, strategy: None
 train.main(None)
 """
 
