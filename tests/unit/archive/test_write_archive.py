@@ -231,6 +231,7 @@ def test_secrets_of_configs_and_of_what_was_printed_are_hidden_and_counted(tmp_p
             (run_record.folder(run.id) / "train.jsonl").unlink()
             made_runs.finish(run, 60, status="failed", message="no <b>luck</b>")
     written = write_archive.write(settings, "new.zip")
+    assert written.by == "The dlbench authors, Apache-2.0"
     with zipfile.ZipFile("new.zip") as archive:
         for name in archive.namelist():
             assert SECRET.encode() not in archive.read(name), name
@@ -341,9 +342,11 @@ def test_secrets_in_what_digests_name_stay_and_are_named(tmp_path):
     chosen, counts, left = write_archive.redact_files(files, [SECRET], tmp_path)
     assert (chosen, counts) == (files, {})
     assert left == ["trainers/theirs/theirs.py", "own/mine.py", "results/report.html"]
-    lines = write_archive.ArchiveSummary(1, 4, counts, left).describe_secrets()
+    lines = write_archive.ArchiveSummary(1, 4, counts, left, "").describe_secrets()
     assert lines[0].startswith("  a secret stays in trainers/theirs/theirs.py, since results")
-    written = write_archive.ArchiveSummary(1, 40, {f"{n}.log": 1 for n in range(13)}, ["x"] * 12)
+    written = write_archive.ArchiveSummary(
+        1, 40, {f"{n}.log": 1 for n in range(13)}, ["x"] * 12, ""
+    )
     lines = written.describe_secrets()
     assert lines[9:11] == ["  1 secret hidden in 9.log",
                            "  and in 3 more: archive.json has them all"]  # fmt: skip

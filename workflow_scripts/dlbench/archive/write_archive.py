@@ -103,12 +103,14 @@ class ArchiveSummary:
         redacted: {name of a file: number of secrets hidden in it}.
         unredacted: names of files that contain a secret and are unchanged, since digests name
             their content.
+        by: authors and licence.
     """
 
     runs: int
     files: int
     redacted: dict[str, int]
     unredacted: list[str]
+    by: str
 
     def describe_secrets(self) -> list[str]:
         """Lines about the secrets that were hidden and those that were not."""
@@ -185,7 +187,8 @@ def write(
         )
         files = {name: files[name] for name in sorted(files, key=_order)}
         crate.write(output, files, info, lambda payload: _check_records(payload, logs))
-    return ArchiveSummary(len(runs), len(files), counts, unredacted)
+    by = ", ".join([*(author["name"] for author in authors), license_id])
+    return ArchiveSummary(len(runs), len(files), counts, unredacted, by)
 
 
 def versions() -> dict[str, str]:

@@ -29,6 +29,7 @@ def archive(args: argparse.Namespace) -> None:
     summary = write_archive.write(settings, args.output, args.with_images)
     print(
         f"{args.output}: {counted(summary.runs, 'run')}, {counted(summary.files, 'file')}",
+        f"  by {summary.by}: CITATION.cff, which you edit before you publish",
         *summary.describe_secrets(),
         sep="\n",
         file=sys.stderr,
