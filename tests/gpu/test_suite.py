@@ -10,7 +10,8 @@ import pytest
 from dlbench.study import trainer_environments
 from dlbench.trainer import engine
 from tests.gpu import REPOSITORY, device, suite
-from tests.gpu.suite import BESIDE, CHECKS, FAILED, PASSED, Check
+from tests.gpu.__main__ import CHECKS  # of all files of checks/
+from tests.gpu.suite import BESIDE, FAILED, PASSED, Check
 
 CPU = device.Device("cpu")
 OF_NO_FRAMEWORK = [name for name, check in CHECKS.items() if not check.framework]
