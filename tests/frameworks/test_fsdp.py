@@ -308,7 +308,7 @@ ODD_HEADS = """
 from dlbench.trainer.pytorch.models import transformers
 
 TASK, INPUT_SHAPE, CLASSES, RECOMPUTES = "language", (8,), 16, True
-DIVIDES = True
+DIVIDES = ("pytorch",)
 SIZE = {"width": 12, "heads": 3, "depth": 1}
 
 

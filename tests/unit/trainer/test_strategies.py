@@ -104,12 +104,12 @@ MESH = {**TWO, "framework": "jax", "strategy": "sharded", "launcher": "none"}
         ({**TENSOR, "model": "llama_tiny"}, "shard_size=1", None),
         (TENSOR, "shard_size=4", "does not divide devices_per_node, 2"),
         ({**TENSOR, "precision": "float16"}, "", "scale the loss differently; choose bfloat16"),
-        ({**TENSOR, "model": "mixtral_tiny"}, "", "is of models whose file has DIVIDES"),
+        ({**TENSOR, "model": "mixtral_tiny"}, "", "is of models with pytorch in DIVIDES"),
         (MESH, "batch_norm=global,model_axis=2", None),
         (MESH, "batch_norm=global,model_axis=3", "model_axis is 3, and does not divide"),
         (MESH, "batch_norm=global,model_axis=0", "model_axis is 0, and does not divide"),
         (MESH, "model_axis=2", "needs batch_norm=global and processes=node"),
-        ({**MESH, "model": "lenet5"}, "batch_norm=global,model_axis=2", "whose file has DIVIDES"),
+        ({**MESH, "model": "llama_tiny"}, "batch_norm=global,model_axis=2", "with jax in DIVIDES"),
     ],
 )
 def test_how_devices_cannot_share_a_model_is_said(changes, text, reason):

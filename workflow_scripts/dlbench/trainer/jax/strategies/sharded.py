@@ -65,8 +65,8 @@ class Strategy(Base):
             return f"model_axis is {options['model_axis']}, and does not divide devices_per_node"
         if (options["processes"], options["batch_norm"]) != ("node", "global"):
             return "model_axis needs batch_norm=global and processes=node"
-        if not plugins.constants("keras/models", run.model).get("DIVIDES"):
-            return f"model_axis is of models whose file has DIVIDES = True; not so {run.model}"
+        if "jax" not in plugins.constants("keras/models", run.model).get("DIVIDES", ()):
+            return f"model_axis is of models with jax in DIVIDES; not so {run.model}"
         return None
 
     @staticmethod

@@ -36,6 +36,7 @@ from dlbench.trainer.keras.models.transformers import Attention, TokenEmbedding,
 TASK = "language"
 FIXED_CLASSES = True
 RECOMPUTES = True
+DIVIDES = ("pytorch",)
 EPSILON = 1e-5
 BALANCE = 0.02
 VARIANTS: dict[str, Any] = {
@@ -52,12 +53,12 @@ VARIANTS: dict[str, Any] = {
         "INPUT_SHAPE": (4096,), "CLASSES": 32_000, "POSITIONS": 32_768,
         "TURNS": {"base": 1_000_000.0},
         "SIZE": {"width": 4096, "heads": 32, "key_value_heads": 8, "hidden": 14_336, "depth": 32,
-                 "experts": 8, "chosen": 2}, "DIVIDES": False,
+                 "experts": 8, "chosen": 2}, "DIVIDES": (),
     },
     "mixtral_tiny": {
         "INPUT_SHAPE": (128,), "CLASSES": 256, "TURNS": {"base": 10_000.0},
         "SIZE": {"width": 128, "heads": 4, "key_value_heads": 2, "hidden": 192, "depth": 4,
-                 "experts": 8, "chosen": 2}, "DIVIDES": False,
+                 "experts": 8, "chosen": 2}, "DIVIDES": (),
     },
 }  # fmt: skip
 

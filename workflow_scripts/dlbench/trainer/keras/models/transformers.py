@@ -86,7 +86,7 @@ VARIANTS: dict[str, Any] = {
     },
 }
 RECOMPUTES = True
-DIVIDES = True  # devices can share its blocks: model_axis of JAX, tensor_parallel of PyTorch
+DIVIDES = ("jax", "pytorch")  # whose devices can share its blocks: model_axis, tensor_parallel
 DEVIATION = 0.02  # standard deviation of initial weights
 Initializer = Callable[[], keras.initializers.Initializer]
 

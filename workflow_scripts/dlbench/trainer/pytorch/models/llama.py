@@ -19,7 +19,6 @@ from dlbench.trainer.pytorch import layers
 from dlbench.trainer.pytorch.models.transformers import Attention, Blocks, normal
 
 CONSTANTS_OF = "keras/models"
-DIVIDES = True
 
 
 def build(

@@ -10,10 +10,10 @@
   with its options; on one group it casts weights and exchanges nothing).
 - A group takes the items of all its devices at once, batch_per_device times its ranks. So batches,
   throughput and losses are those of as many devices under other strategies.
-- A model whose blocks can be divided says DIVIDES = True. `divide(ranks)` of a block keeps a rank's
-  share of its heads, and returns its layers by name. One whose outputs are divided comes with the
-  outputs of each matrix that it joins, as queries, keys and values, so that each rank gets its
-  share of each. One whose inputs are divided comes with ().
+- DIVIDES = ("pytorch",) of a model's file says that its blocks can be divided. `divide(ranks)` of a
+  block keeps a rank's share of its heads, and returns its layers by name. One whose outputs are
+  divided comes with the outputs of each matrix that it joins, as queries, keys and values, so that
+  each rank gets its share of each. One whose inputs are divided comes with ().
 
 Options, the last two as those of fsdp:
     shard_size             consecutive ranks of a group; it divides the devices of a node, and 0 is
@@ -38,8 +38,8 @@ class Strategy(hsdp.Strategy):
     def unsupported(cls, run: Spec) -> str | None:
         if run.precision == "float16":
             return "ranks under tensor_parallel would scale the loss differently; choose bfloat16"
-        if not plugins.constants("pytorch/models", run.model).get("DIVIDES"):
-            return f"tensor_parallel is of models whose file has DIVIDES = True; not so {run.model}"
+        if "pytorch" not in plugins.constants("pytorch/models", run.model).get("DIVIDES", ()):
+            return f"tensor_parallel is of models with pytorch in DIVIDES; not so {run.model}"
         return super().unsupported(run)
 
     def join(self, spec: Spec) -> None:
