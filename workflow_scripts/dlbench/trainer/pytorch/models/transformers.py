@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils import checkpoint
 
+from dlbench import Error
 from dlbench.trainer.pytorch import layers
 
 CONSTANTS_OF = "keras/models"
@@ -128,7 +129,8 @@ class Attention(nn.Module):
         """Keep a rank's share of the heads. Returns the widths of all queries, keys and values."""
         widths, heads = self.widths, min(self.widths) // self.size
         if heads % ranks:  # those of the queries are a multiple
-            raise ValueError(f"{ranks} ranks do not divide {heads} heads")
+            why = f"{ranks} ranks do not divide {heads} heads"
+            raise Error(f"tensor_parallel: {why}: choose another shard_size")
         self.widths = tuple(width // ranks for width in widths)
         return widths
 

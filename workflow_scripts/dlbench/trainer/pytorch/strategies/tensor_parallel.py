@@ -25,7 +25,6 @@ Options, the last two as those of fsdp:
 import logging
 from typing import Any
 
-from dlbench import Error
 from dlbench.common import plugins
 from dlbench.trainer.pytorch.strategies import Module, hsdp
 from dlbench.trainer.strategy import Spec
@@ -58,7 +57,7 @@ class Strategy(hsdp.Strategy):
         mesh, values = self._mesh_of("data", "tensor"), 0
         styles = {True: parallel.ColwiseParallel, False: parallel.RowwiseParallel}
         for block in building.find_blocks(model):
-            layers = _layers(self._spec, block, self._ranks)
+            layers = block.divide(self._ranks)
             values += _all_reduced_values(self._spec, block, layers)
             for name, joined in layers.items():
                 if joined:
@@ -72,16 +71,6 @@ class Strategy(hsdp.Strategy):
 
     def _exchanged(self) -> dict[str, int]:
         return {**super()._exchanged(), "all_reduced_bytes_per_step": self._all_reduced_bytes}
-
-
-def _layers(spec, block, ranks):
-    """The layers of a block that are divided, by name, with the outputs of their matrices."""
-    try:
-        return block.divide(ranks)
-    except AttributeError as error:
-        raise Error(f"tensor_parallel: a block of {spec.model} needs `divide`: {error}") from error
-    except ValueError as error:
-        raise Error(f"tensor_parallel: {error}: choose another shard_size") from error
 
 
 def _all_reduced_values(spec, block, layers):
